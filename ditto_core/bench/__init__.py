@@ -1,0 +1,1 @@
+"""Measurements: what was run, on what, and what came out."""

@@ -1,0 +1,41 @@
+"""Parsing of the command line, and how it ends.
+
+Exit codes: 0 done, 2 bad input or an error with a remedy (one line on standard error), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..errors import DittoError
+from . import models
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: the words after the program's name; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser(prog="python -m ditto_core", description="Real-time talking heads.")
+    parser.add_argument("--version", action="version", version=f"ditto-live {__version__}")
+    parser.add_argument("--verbose", action="store_true", help="log what is done")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    models.add_parser(commands)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="%(name)s: %(message)s")
+    try:
+        return int(options.run(options))
+    except DittoError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
