@@ -7,7 +7,9 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-long lint golden setup clean
 
 demo: setup
-	$(PY) tools/demo.py
+	mkdir -p out
+	$(PY) -m ditto_core render --avatar ditto_core/bundled/presenter.png --speech ditto_core/bundled/news.wav \
+		--out out/demo.mp4 --report out/demo.json
 
 # Everything that is quick: checks first, then all tests but those marked long.
 test: lint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 MINIATURE_SOURCE = "miniature"
 OFFICIAL_SHAPES = "official-shapes"
+_RECIPES = {MINIATURE_SOURCE: MINIATURE, OFFICIAL_SHAPES: OFFICIAL}
 BUNDLED = Path(__file__).parents[1] / "bundled" / "miniature"
 
 _RENDERING = ("appearance_extractor", "warp_network", "decoder")
@@ -46,6 +47,7 @@ class DittoModels:
     Attributes:
         preset: their sizes.
         source: "miniature", "official-shapes", or the folder.
+        folder: where the files are; None for recipe weights.
         trained: False where recipe weights stand in, which draw noise.
         fingerprint: SHA-256 over all names, types and numbers as loaded.
         device: where they are.
@@ -54,6 +56,7 @@ class DittoModels:
 
     preset: Preset
     source: str
+    folder: Path | None
     trained: bool
     fingerprint: str
     device: torch.device
@@ -91,11 +94,12 @@ def load_models(
     if dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         raise InvalidValueError(f"networks in {dtype}", remedy="choose float64, float32, bfloat16 or float16")
     device = torch.device(device)
-    preset, read, trained = _source(source)
+    folder = _folder(source)
+    preset = _RECIPES[str(source)] if folder is None else folder.preset
     digest = hashlib.sha256()
     networks = {}
     for name in layout.NETWORKS:
-        tensors = read(name)
+        tensors = recipe_weights(name, preset) if folder is None else layout.read_network(name, folder.files[name])
         if name == "lmdm":
             preset = layout.with_condition_size(preset, tensors)
         for key in sorted(tensors):
@@ -103,12 +107,13 @@ def load_models(
             digest.update(tensors[key].contiguous().view(-1).view(torch.uint8).numpy().data)
         wanted = dtype if name in _RENDERING else torch.promote_types(dtype, torch.float32)
         networks[name] = build_network(name, preset, tensors, origin=source).to(device, wanted)
-    if not trained:
+    if folder is None:
         _log.warning("%s: recipe weights, not trained: the picture is noise", source)
     return DittoModels(
         preset=preset,
         source=str(source),
-        trained=trained,
+        folder=None if folder is None else folder.root,
+        trained=folder is not None,
         fingerprint=digest.hexdigest(),
         device=device,
         dtype=dtype,
@@ -160,12 +165,8 @@ def recipe_weights(name: str, preset: Preset) -> dict[str, Tensor]:
     return {key: torch.from_numpy(recipe_tensor(f"{name}/{key}", tuple(v.shape))) for key, v in shapes.items()}
 
 
-def _source(source: str | Path) -> tuple[Preset, Callable[[str], dict[str, Tensor]], bool]:
-    if source == OFFICIAL_SHAPES:
-        return OFFICIAL, lambda name: recipe_weights(name, OFFICIAL), False
-    if source == MINIATURE_SOURCE:
-        if not BUNDLED.is_dir():
-            return MINIATURE, lambda name: recipe_weights(name, MINIATURE), False
+def _folder(source: str | Path) -> layout.ModelFolder | None:
+    """The folder of a source; None where recipe weights stand in."""
+    if source == MINIATURE_SOURCE and BUNDLED.is_dir():
         source = BUNDLED
-    folder = layout.find_models(source)
-    return folder.preset, lambda name: layout.read_network(name, folder.files[name]), True
+    return None if source in _RECIPES else layout.find_models(source)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import DittoError
-from . import models
+from . import doctor, models, render
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ditto-live {__version__}")
     parser.add_argument("--verbose", action="store_true", help="log what is done")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    render.add_parser(commands)
+    doctor.add_parser(commands)
     models.add_parser(commands)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="%(name)s: %(message)s")

@@ -1,0 +1,189 @@
+"""`python -m ditto_core render` and `doctor`, as a user runs them, on the bundled presenter and sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from ditto_core.cli import main
+
+ROOT = Path(__file__).parents[2]
+PRESENTER = ROOT / "ditto_core" / "bundled" / "presenter.png"
+NEWS = ROOT / "ditto_core" / "bundled" / "news.wav"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory) -> Path:
+    """The first 0.9 s of the news sentence, in stereo at 44.1 kHz: 23 frames, the last one begun."""
+    path = tmp_path_factory.mktemp("sound") / "short.wav"
+    with av.open(str(NEWS)) as source, av.open(str(path), "w") as target:
+        stream = target.add_stream("pcm_s16le", rate=44100, layout="stereo")
+        resampler = av.AudioResampler("s16", "stereo", 44100)
+        left = round(0.9 * 44100)
+        for frame in source.decode(audio=0):
+            for part in resampler.resample(frame):
+                samples = part.to_ndarray()[:, : 2 * left]
+                left -= samples.shape[1] // 2
+                if samples.size:
+                    cut = av.AudioFrame.from_ndarray(samples, format="s16", layout="stereo")
+                    cut.sample_rate = 44100
+                    target.mux(stream.encode(cut))
+        target.mux(stream.encode(None))
+    return path
+
+
+def render(out: Path, *options: str, speech: Path = NEWS, avatar: Path = PRESENTER) -> int:
+    arguments = ["render", "--avatar", str(avatar), "--speech", str(speech), "--out", str(out), "--quiet"]
+    return main([*arguments, "--device", "cpu", "--steps", "2", *options])
+
+
+def decoded(path: Path) -> np.ndarray:
+    with av.open(str(path)) as container:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+
+
+@pytest.fixture(scope="module")
+def video(short, tmp_path_factory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("video")
+    assert render(folder / "video.mp4", "--report", str(folder / "report.json"), speech=short) == 0
+    return folder / "video.mp4", json.loads((folder / "report.json").read_text())
+
+
+def test_picture_and_sound_are_of_one_length(video):
+    path, report = video
+    with av.open(str(path)) as container:
+        (picture,), (sound,) = container.streams.video, container.streams.audio
+        frames = list(container.decode(picture))
+        assert (picture.codec.name, sound.codec.name, sound.rate, sound.layout.name) == ("h264", "aac", 48000, "stereo")
+        assert picture.average_rate == 25 and len(frames) == report["frames"] == 23
+        video_end = Fraction(len(frames), 25)
+        sound_end = Fraction(sound.duration) * sound.time_base
+    assert abs(video_end - sound_end) < Fraction(1, 25)
+
+
+def test_the_report_says_what_was_done(video):
+    _, report = video
+    expected = {
+        "frames", "fps", "duration_s", "wall_s", "ttff_ms", "realtime_factor", "encoder", "executed_by", "seed", "plan",
+        "models", "stages_ms", "peak_memory_mb", "mouth_polygons", "face_boxes",
+    }  # fmt: skip
+    assert expected <= set(report)
+    assert report["plan"]["name"] == "offline" and report["seed"] == 0 and report["steps"] == 2
+    assert len(report["mouth_polygons"]) == len(report["face_boxes"]) == report["frames"]
+    assert 0 < report["ttff_ms"] <= report["wall_s"] * 1000
+    assert report["executed_by"]["render"].startswith("torch on CPU")
+    left, top, right, bottom = report["face_boxes"][0]
+    for x, y in report["mouth_polygons"][0]:
+        assert left <= x <= right and top <= y <= bottom
+
+
+def test_the_same_seed_gives_the_same_frames(video, short, tmp_path):
+    assert render(tmp_path / "again.mp4", speech=short) == 0
+    assert render(tmp_path / "other.mp4", "--seed", "1", speech=short) == 0
+    first, again, other = decoded(video[0]), decoded(tmp_path / "again.mp4"), decoded(tmp_path / "other.mp4")
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_picture_outside_the_face_is_the_source(video, tmp_path):
+    from ditto_core.media import read_image
+
+    assert (
+        render(tmp_path / "video.mp4", "--crop", "300,400,256", "--quality", "broadcast", speech=short_of(video)) == 0
+    )
+    frames, source = decoded(tmp_path / "video.mp4"), read_image(PRESENTER)
+    height, width = frames.shape[1:3]
+    assert (height, width) == tuple(n - n % 2 for n in source.shape[:2])
+    outside = np.ones((height, width), bool)
+    outside[390:670, 290:570] = False
+    difference = np.abs(frames[5].astype(int) - source[:height, :width])[outside]
+    assert difference.mean() < 1.5
+    inside = np.abs(frames[5].astype(int) - source[:height, :width])[420:620, 320:520]
+    assert inside.mean() > 10  # untrained networks: noise where the face is
+
+
+def short_of(video) -> Path:
+    """A sound of the length of the rendered video: its own."""
+    return video[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--crop", "somewhere"], "somewhere"),
+        (["--crop", "0,0,99999"], "99999"),
+        (["--steps", "0"], "0 sampler steps"),
+        (["--overlap", "80"], "overlap of 80"),
+        (["--batch", "0"], "batch of 0"),
+        (["--backend", "tensorrt"], "tensorrt"),
+        (["--engine", "post_warp.engine"], "post_warp.engine"),
+        (["--models", "/nowhere"], "no such folder"),
+        (["--precision", "fp16"], "fp16 on a CPU"),
+        (["--out", "video.avi"], "video.avi"),
+        (["--out", "/nowhere/video.mp4"], "can't be written"),
+        (["--avatar", "/nowhere.png"], "nowhere.png"),
+        (["--speech", str(PRESENTER)], "presenter.png"),
+        (["--encoder", "h264_nvenc"], "h264_nvenc"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(options, message, tmp_path, capsys):
+    code = render(tmp_path / "video.mp4", *options)
+    captured = capsys.readouterr()
+    assert code == 2 and captured.out == ""
+    assert captured.err.startswith("error: ") and message in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_saved_avatar_renders_the_same(video, short, tmp_path):
+    from ditto_core.avatar import register
+    from ditto_core.checkpoints import load_models
+
+    register(PRESENTER, load_models()).save(tmp_path / "presenter.safetensors")
+    assert render(tmp_path / "video.mp4", avatar=tmp_path / "presenter.safetensors", speech=short) == 0
+    assert np.array_equal(decoded(video[0]), decoded(tmp_path / "video.mp4"))
+
+
+def test_cadence_2_is_reported(short, tmp_path):
+    report = tmp_path / "report.json"
+    assert render(tmp_path / "video.mp4", "--cadence", "2", "--report", str(report), speech=short) == 0
+    assert "cadence 2" in json.loads(report.read_text())["executed_by"]["render"]
+
+
+def test_rendering_starts_no_process(short, tmp_path):
+    """From loading to the closed file: an audit hook sees every way in which Python starts one."""
+    code = f"""
+import sys
+from ditto_core.cli import main
+STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
+started = []
+sys.addaudithook(lambda event, arguments: started.append((event, arguments)) if event in STARTS else None)
+code = main(["render", "--avatar", {str(PRESENTER)!r}, "--speech", {str(short)!r}, "--out", "video.mp4",
+             "--device", "cpu", "--steps", "2"])
+print(code, started)
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300
+    )
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "0 []", done.stderr
+    assert lines[0].startswith("video.mp4: 23 frames, 0.92 s")
+
+
+def test_doctor_says_what_will_be_used(capsys):
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["encoders"]["libx264"] == "opens"
+    assert set(found["use"]) == {"device", "backend", "precision", "encoder"}
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "libx264" in text and "what will be used" in text and "TensorRT" in text
