@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from ..motion.smoothing import centred_mean
 from ..networks.motion_extractor import MotionParameters
 
 SMOOTHING_WINDOW = 13
@@ -21,14 +19,4 @@ def smooth_motion(motion: MotionParameters, window: int = SMOOTHING_WINDOW) -> M
     Returns:
         The same shapes.
     """
-    return MotionParameters(*(_centred_mean(value, window // 2) for value in motion))
-
-
-def _centred_mean(values: Tensor, radius: int) -> Tensor:
-    n = len(values)
-    # a running sum in float64 stays exact enough for any length of video
-    total = torch.nn.functional.pad(values.double().cumsum(0), (0, 0) * (values.ndim - 1) + (1, 0))
-    index = torch.arange(n)
-    low, high = (index - radius).clamp(min=0), (index + radius + 1).clamp(max=n)
-    count = (high - low).reshape(-1, *(1,) * (values.ndim - 1))
-    return ((total[high] - total[low]) / count).to(values.dtype)
+    return MotionParameters(*(centred_mean(value, 2 * max(0, window // 2) + 1) for value in motion))

@@ -76,12 +76,14 @@ class Frames:
             first=self.track.vectors[0],
             device=self.models.device,
         )
-        chunk = renderer.batch * _CHUNK_BATCHES
-        if self.options.cadence == 2:
-            chunk = 2 * chunk - 1  # an odd chunk ends with a key frame, so that no frame is repeated
-        for first in range(0, len(self), chunk):
-            points = self._keypoints(mixer, first, min(first + chunk, len(self)), renderer.batch)
+        first = 0
+        while first < len(self):
+            stop = min(first + renderer.batch * self.options.cadence * _CHUNK_BATCHES, len(self))
+            if self.options.cadence == 2 and (stop - first) % 2 == 0:
+                stop -= 1  # an odd chunk ends with a key frame, so that no frame is repeated
+            points = self._keypoints(mixer, first, stop, renderer.batch)
             yield renderer.render(points.source, points.driving, first=first)
+            first = stop
 
     @torch.inference_mode()
     def _keypoints(self, mixer: MotionMixer, first: int, stop: int, batch: int) -> KeyPoints:

@@ -6,14 +6,13 @@ import ast
 import dataclasses
 import json
 import re
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.golden import FOLDER, GoldenFile, cases
+from support.motion import Source
 from support.recipes import normal, uniform
 from torch import Tensor
 
@@ -29,23 +28,6 @@ from ditto_core.networks.motion_extractor import MotionParameters
 TOLERANCE = 1e-4
 SIZES = {"pitch": 66, "yaw": 66, "roll": 66, "t": 3, "exp": 63, "scale": 1, "kp": 63}
 SPREAD = {"pitch": 1.5, "yaw": 1.5, "roll": 1.5, "t": 0.05, "exp": 0.05, "scale": 0.05, "kp": 0.25}
-
-
-@dataclass(frozen=True)
-class Frames:
-    fps: Fraction | None = None
-
-
-@dataclass(frozen=True)
-class Source:
-    """An avatar's motion, as the recipes make it."""
-
-    motion: MotionParameters
-    canonical: Tensor
-    eye_open: Tensor
-    eye_ball: Tensor
-    is_image: bool
-    frames: Frames = Frames()
 
 
 def motion(*tags: str) -> MotionParameters:

@@ -7,14 +7,13 @@ is drawn anew. Ours draws all for each window (or row), from the seed alone; her
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from support.golden import GoldenFile
 from support.models import official
+from support.motion import Source
 from support.recipes import normal, uniform
 from torch import Tensor
 
@@ -25,27 +24,11 @@ from ditto_core.motion.curves import fade_curve
 from ditto_core.motion.diffusion import sample_window
 from ditto_core.motion.generate import MotionStream
 from ditto_core.motion.keypoints import unpack
-from ditto_core.networks.motion_extractor import MotionParameters
 from ditto_core.pipeline.plan import Plan, named_plan
 
 TOLERANCE = 1e-4
 STEPS = 10
 DRIVE = {"exp": 0.05, "pitch": 0.3, "yaw": 0.3, "roll": 0.3, "t": 0.03}
-
-
-@dataclass(frozen=True)
-class Frames:
-    fps: Fraction | None = None
-
-
-@dataclass(frozen=True)
-class Source:
-    motion: MotionParameters
-    canonical: Tensor
-    eye_open: Tensor
-    eye_ball: Tensor
-    is_image: bool = True
-    frames: Frames = Frames()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -196,7 +197,7 @@ def test_training_export_and_pipeline_in_one(spoken, tmp_path):
     blocked.mkdir()
     (blocked / "av.py").write_text("raise ImportError('PyAV is not there')\n")
     code = (
-        f"import sys, json; sys.path[:0] = [{str(blocked)!r}, {str(ROOT)!r}]\n"
+        f"import sys; sys.path[:0] = [{str(blocked)!r}, {str(ROOT)!r}]\n"
         "import torch; torch.set_num_threads(1)\n"
         "from pathlib import Path\n"
         "from tools.miniature import train_motion as m, train_speech as s\n"
@@ -211,7 +212,8 @@ def test_training_export_and_pipeline_in_one(spoken, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert len((tmp_path / "motion.jsonl").read_text().splitlines()) == 4
+    log = [json.loads(line) for line in (tmp_path / train_speech.LOG).read_text().splitlines()]
+    assert [entry["run"] for entry in log] == ["speech"] * 2 + ["motion"] * 4
     assert (tmp_path / "motion.safetensors").stat().st_size <= 15 << 20
     models = tmp_path / "models"
     files = [models / "lmdm.safetensors", models / "hubert" / "model.safetensors"]

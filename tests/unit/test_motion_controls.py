@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.motion import Frames, Source
 from torch import Tensor
 
 from ditto_core.errors import InvalidValueError
@@ -22,21 +22,6 @@ from ditto_core.motion.order import source_index, source_step
 from ditto_core.networks.motion_extractor import MotionParameters
 
 OTHERS = sorted(set(range(21)) - set(LIP_POINTS) - set(EYE_POINTS))
-
-
-@dataclass(frozen=True)
-class Frames:
-    fps: Fraction | None = None
-
-
-@dataclass(frozen=True)
-class Source:
-    motion: MotionParameters
-    canonical: Tensor
-    eye_open: Tensor
-    eye_ball: Tensor
-    is_image: bool
-    frames: Frames = Frames()
 
 
 def logits(degrees: Tensor) -> Tensor:

@@ -151,6 +151,6 @@ def test_wider_depth_heat_maps_show_points_between_planes():
     points = torch.zeros(1, 21, 3)  # planes of the grid stand at -1, -1/3, 1/3, 1
     peaks = {}
     for variance in (0.01, 0.25):
-        preset = dataclasses.replace(MINIATURE, heatmap_depth_variance=variance)
+        preset = dataclasses.replace(MINIATURE, motion_grid=(4, 64), heatmap_depth_variance=variance)
         peaks[variance] = float(network("warp_network", preset).dense_motion_network._heatmaps(points).max())
     assert peaks[0.01] < 0.01 and peaks[0.25] > 0.7

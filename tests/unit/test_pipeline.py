@@ -90,7 +90,7 @@ def test_parts_of_other_models_are_refused(frames):
 @pytest.mark.parametrize("plan", ["offline", "low-latency", "upstream-offline", "upstream-online"])
 @pytest.mark.parametrize("length", [0.01, 1, 2.5, 7, 14, 28, 55, 56])
 def test_every_plan_has_its_number_of_frames(models, avatar, encoder, plan, length):
-    """Ours: one frame for each begun 1/25 s. The original's plans keep its faults: none for short sound, or too many."""
+    """Ours: one frame for each begun 1/25 s. The original's plans keep its faults: none for short sound, or more."""
     options = dataclasses.replace(QUICK, plan=named_plan(plan))
     exact = -(-round(640 * length) // 640)
     if plan == "upstream-online" and length <= 2:

@@ -92,4 +92,6 @@ def test_a_wheel_holds_the_runtime_alone(tmp_path):
         [sys.executable, "-m", "zipfile", "-l", str(wheel)], capture_output=True, text=True, check=True
     ).stdout
     assert "ditto_core/networks/warping.py" in listing and "ditto_core/py.typed" in listing
+    for file in ("presenter.png", "news.wav", "miniature/decoder.safetensors", "miniature/hubert/model.safetensors"):
+        assert f"ditto_core/bundled/{file}" in listing
     assert "nodes/" not in listing and "tests/" not in listing

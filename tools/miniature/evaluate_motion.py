@@ -1,0 +1,300 @@
+"""Measures what the miniature's speech encoder and motion network make of sentences that they were not trained on.
+
+python -m tools.miniature.evaluate_motion MODEL_FOLDER [JSON]
+
+Speech runs through the real pipeline, from sound to motion tracks; expression parameters are read back from the tracks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ditto_core.avatar.defaults import preset_defaults
+from ditto_core.checkpoints.layout import read_network
+from ditto_core.checkpoints.models import build_network
+from ditto_core.files import replaced_file
+from ditto_core.motion.conditions import EMOTIONS, Conditions, Emotion
+from ditto_core.motion.controls import EYE_POINTS, LIP_POINTS
+from ditto_core.motion.generate import generate_motion
+from ditto_core.motion.keypoints import PARTS, degrees_from_logits, transform_keypoints
+from ditto_core.motion.track import MotionTrack
+from ditto_core.networks import MINIATURE, MotionDiffusion
+from ditto_core.networks.presets import MOTION_SIZE
+from ditto_core.pipeline.plan import named_plan
+from ditto_core.speech import Sound, SpeechEncoder, TransformersHubert, analysis_signal, speech_features
+
+from .corpus import ROW_SAMPLES, TARGETS, TEST_SEED, utterance_targets
+from .motion_targets import sharp_logits
+from .presenter_cast import HELD_OUT, cast
+from .presenter_geometry import canonical_keypoints, expression_parameters
+from .presenter_parameters import EXPRESSIONS
+from .speech_espeak import OTHER_VOICES, SAMPLE_RATE, VOICES, say
+from .speech_texts import OTHER_TEXTS, news_sentences
+
+SHUT, OPEN = 0.12, 0.30
+"""Openings below which the mouth counts as closed, and above which it is meant to be open."""
+SHOWN = ("happy", "sad", "surprise", "neutral")
+"""Emotions that have to differ visibly."""
+
+_PLAN, _STEPS, _SEEDS = "offline", 10, (0, 1, 2)
+_FARTHEST_LAG = 5
+_PAUSE_ROWS, _SENTENCES = 10, 4
+_SETTLED = 25
+_BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "miniature" / "motion.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Speech:
+    """Some sentences in a row.
+
+    Attributes:
+        samples: float32 (n,), 16 kHz.
+        targets: (n / 640, 7), in the order of TARGETS.
+    """
+
+    samples: NDArray[np.float32]
+    targets: NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chain:
+    """Sound to motion.
+
+    Attributes:
+        encoder: of speech.
+        network: of motion.
+    """
+
+    encoder: SpeechEncoder
+    network: MotionDiffusion
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Chain:
+        """The two networks of a model folder; it need not hold the others."""
+        tensors = read_network("lmdm", folder / "lmdm.safetensors")
+        network = build_network("lmdm", MINIATURE, tensors, origin=folder)
+        assert isinstance(network, MotionDiffusion)  # noqa: S101
+        return cls(encoder=TransformersHubert.from_folder(folder / "hubert"), network=network)
+
+    def motion(self, speech: Speech, *, emotion: str = "neutral", seed: int = 0) -> MotionTrack:
+        """The motion of a presenter who was never trained on."""
+        plan = named_plan(_PLAN)
+        signal = analysis_signal(Sound.from_waveform(speech.samples, SAMPLE_RATE))
+        features = speech_features(signal, self.encoder, hop=plan.hop, lead=plan.speech.lead, batch=16)
+        return generate_motion(self.network, features, conditions(emotion), plan, seed=seed, steps=_STEPS)
+
+
+def conditions(emotion: str) -> Conditions:
+    """Of a held-out presenter at rest, seen from the front."""
+    eyes = preset_defaults(MINIATURE)
+    source = torch.zeros(MOTION_SIZE)
+    for name in ("pitch", "yaw", "roll"):
+        source[getattr(PARTS, name)] = sharp_logits(torch.zeros(()), torch.tensor(8.0)).clamp(min=-12)
+    return Conditions(
+        source=source,
+        emotion=Emotion.of(emotion),
+        eye_open=torch.tensor([eyes.eye_open]),
+        eye_ball=torch.tensor([eyes.eye_ball]),
+        canonical=_canonical(),
+    )
+
+
+def _canonical() -> Tensor:
+    return canonical_keypoints(cast([HELD_OUT[0]])).flatten()
+
+
+def spoken(texts: Sequence[str], voices: Sequence[str], seed: int) -> list[Speech]:
+    """Four sentences each in a row, with pauses."""
+    draw = np.random.default_rng(seed)
+    pieces = []
+    for i, text in enumerate(texts):
+        rate, pitch = int(draw.integers(140, 195)), int(draw.integers(30, 75))
+        utterance = say(text, voice=voices[i % len(voices)], words_per_minute=rate, pitch=pitch)
+        targets = utterance_targets(utterance)
+        samples = np.pad(utterance.samples, (0, len(targets) * ROW_SAMPLES - len(utterance.samples)))
+        pause = _PAUSE_ROWS
+        pieces.append((np.pad(samples, (0, pause * ROW_SAMPLES)), np.pad(targets, ((0, pause), (0, 0)))))
+    groups = (pieces[i : i + _SENTENCES] for i in range(0, len(pieces), _SENTENCES))
+    return [
+        Speech(samples=np.concatenate([s for s, _ in group]), targets=np.concatenate([t for _, t in group]))
+        for group in groups
+    ]
+
+
+def parameters(track: MotionTrack) -> NDArray[np.float32]:
+    """(n, 11) expression parameters of a track, counted from its rest."""
+    return expression_parameters(track.vectors[:, PARTS.exp] - track.reference[PARTS.exp]).numpy()
+
+
+def correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    """Pearson's r of two courses."""
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def lag(made: NDArray[np.float32], meant: NDArray[np.float32]) -> int:
+    """Frames by which a course comes after what was meant: the shift of the largest correlation."""
+    far = _FARTHEST_LAG
+    middle = meant[far : len(meant) - far]
+    shifts = range(-far, far + 1)
+    return max(shifts, key=lambda k: correlation(made[far + k : len(made) - far + k], middle))
+
+
+def lips(made: Sequence[NDArray[np.float32]], meant: Sequence[NDArray[np.float32]]) -> dict[str, Any]:
+    """How lips follow speech.
+
+    Args:
+        made: (n, 11) expression parameters of each track.
+        meant: (n, 7) targets of each.
+    """
+    opened = np.concatenate([track[:, EXPRESSIONS.index("open")] for track in made])
+    target = np.concatenate([rows[:, TARGETS.index("open")] for rows in meant])
+    shut = closures = 0
+    for track, rows in zip(made, meant, strict=True):
+        for frame in np.flatnonzero(rows[:, TARGETS.index("closed")] > 0.5):
+            closures += 1
+            shut += bool(track[max(0, frame - 1) : frame + 2, 0].min() < SHUT)
+    meant_open = target > OPEN
+    others = {
+        f"r_{name}": correlation(
+            np.concatenate([track[:, EXPRESSIONS.index(name)] for track in made]),
+            np.concatenate([rows[:, TARGETS.index(name)] for rows in meant]),
+        )
+        for name in ("wide", "pucker", "teeth")
+    }
+    return {
+        "frames": len(opened),
+        "r_open": correlation(opened, target),
+        **others,
+        "slope_open": float(np.polyfit(target, opened, 1)[0]),
+        "lag_frames": lag(opened, target),
+        "closures": closures,
+        "closed": shut / max(closures, 1),
+        "open_frames": int(meant_open.sum()),
+        "wrongly_shut": float((opened[meant_open] < SHUT).mean()),
+    }
+
+
+def points(track: MotionTrack) -> Tensor:
+    """(n, 21, 3) key points of a track on the presenter's face."""
+    vectors = track.vectors
+    angles = {name: degrees_from_logits(vectors[:, getattr(PARTS, name)]) for name in ("pitch", "yaw", "roll")}
+    return transform_keypoints(
+        kp=_canonical().expand(len(vectors), -1),
+        exp=vectors[:, PARTS.exp],
+        scale=torch.ones(len(vectors), 1),
+        t=vectors[:, PARTS.t],
+        **angles,
+    )
+
+
+def border_steps(tracks: Sequence[MotionTrack]) -> dict[str, float]:
+    """The largest move of a key point from frame to frame, where windows join and elsewhere (face half widths)."""
+    plan = named_plan(_PLAN)
+    joints, elsewhere = [], []
+    for track in tracks:
+        steps = points(track).diff(dim=0).norm(dim=-1).amax(1)
+        frame = torch.arange(1, len(steps) + 1)
+        joint = (frame >= plan.chunk) & (frame % plan.chunk <= plan.overlap)
+        joints.append(steps[joint])
+        elsewhere.append(steps[~joint])
+    at, off = torch.cat(joints), torch.cat(elsewhere)
+    return {
+        "joint_largest": float(at.max()),
+        "elsewhere_largest": float(off.max()),
+        "joint_mean": float(at.mean()),
+        "elsewhere_mean": float(off.mean()),
+    }
+
+
+def life(tracks: Sequence[MotionTrack]) -> dict[str, float]:
+    """How much the head moves and how often the eyes blink."""
+    angles = {
+        f"{name}_sd_degrees": float(
+            torch.cat([degrees_from_logits(track.vectors[:, getattr(PARTS, name)]) for track in tracks]).std()
+        )
+        for name in ("pitch", "yaw", "roll")
+    }
+    lids = [parameters(track)[:, EXPRESSIONS.index("blink_left")] for track in tracks]
+    shut = [np.diff((course > 0.6).astype(int)) == 1 for course in lids]
+    half = [np.diff((course > 0.25).astype(int)) == 1 for course in lids]
+    minutes = sum(len(course) for course in lids) / (25 * 60)
+    return angles | {
+        "blinks_per_minute": float(sum(s.sum() for s in shut) / minutes),
+        "blinks_that_do_not_close_per_minute": float(
+            (sum(h.sum() for h in half) - sum(s.sum() for s in shut)) / minutes
+        ),
+    }
+
+
+def emotions(chain: Chain, speech: Speech) -> dict[str, Any]:
+    """How far emotions are from each other beside how far seeds are, in the key points that are driven."""
+    driven = sorted({*LIP_POINTS, *EYE_POINTS})
+    shapes = {}
+    for emotion, seed in itertools.product(EMOTIONS, _SEEDS):
+        track = chain.motion(speech, emotion=emotion, seed=seed)
+        moved = (track.vectors[:, PARTS.exp] - track.reference[PARTS.exp]).unflatten(-1, (-1, 3))
+        shapes[emotion, seed] = moved[_SETTLED:, driven]
+
+    def distance(a: Tensor, b: Tensor) -> float:
+        return float((a - b).norm(dim=-1).mean())
+
+    noise = np.mean([distance(shapes[e, a], shapes[e, b]) for e in SHOWN for a, b in itertools.combinations(_SEEDS, 2)])
+    between = {
+        f"{a} - {b}": float(np.mean([distance(shapes[a, seed], shapes[b, seed]) for seed in _SEEDS]))
+        for a, b in itertools.combinations(EMOTIONS, 2)
+    }
+    least = min(between[f"{a} - {b}"] for a, b in itertools.combinations(sorted(SHOWN, key=EMOTIONS.index), 2))
+    return {"seed_noise": float(noise), "least_of_shown_to_noise": least / float(noise), "distances": between}
+
+
+def evaluate(folder: Path) -> dict[str, Any]:
+    """All measures of a model folder."""
+    chain = Chain.of_folder(folder)
+    sets = {
+        "new sentences": spoken(news_sentences(40, TEST_SEED), VOICES, TEST_SEED),
+        "other texts and voices": spoken([*OTHER_TEXTS, *OTHER_TEXTS[1:], OTHER_TEXTS[0]], OTHER_VOICES, TEST_SEED),
+    }
+    report: dict[str, Any] = {"plan": _PLAN, "steps": _STEPS, "closed_below": SHUT, "lips": {}}
+    tracks: list[MotionTrack] = []
+    for name, speeches in sets.items():
+        made = [chain.motion(speech, seed=i) for i, speech in enumerate(speeches)]
+        report["lips"][name] = lips([parameters(track) for track in made], [s.targets for s in speeches])
+        tracks += made
+    report["borders"] = border_steps(tracks)
+    report["life"] = life(tracks)
+    report["emotion"] = emotions(chain, sets["other texts and voices"][0])
+    return report
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="Measures the miniature's speech and motion.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("json", type=Path, nargs="?", default=_BENCHMARK)
+    given = parser.parse_args()
+    text = json.dumps(_rounded(evaluate(given.folder)), indent=2) + "\n"
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_file(given.json) as beside:
+        beside.write_text(text, encoding="utf-8")
+    print(text)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
