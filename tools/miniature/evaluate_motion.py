@@ -1,6 +1,6 @@
 """Measures what the miniature's speech encoder and motion network make of sentences that they were not trained on.
 
-python -m tools.miniature.evaluate_motion MODEL_FOLDER [JSON]
+python -m tools.miniature.evaluate_motion [MODEL_FOLDER] [JSON]
 
 Speech runs through the real pipeline, from sound to motion tracks; expression parameters are read back from the tracks.
 """
@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ditto_core.avatar.defaults import preset_defaults
+from ditto_core.bench.environment import describe
 from ditto_core.checkpoints.layout import read_network
-from ditto_core.checkpoints.models import build_network
+from ditto_core.checkpoints.models import BUNDLED, build_network
 from ditto_core.files import replaced_file
 from ditto_core.motion.conditions import EMOTIONS, Conditions, Emotion
 from ditto_core.motion.controls import EYE_POINTS, LIP_POINTS
@@ -286,10 +287,12 @@ def _rounded(value: Any) -> Any:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Measures the miniature's speech and motion.")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=BUNDLED)
     parser.add_argument("json", type=Path, nargs="?", default=_BENCHMARK)
     given = parser.parse_args()
-    text = json.dumps(_rounded(evaluate(given.folder)), indent=2) + "\n"
+    measured = _rounded(evaluate(given.folder))
+    head = {"command": "python -m tools.miniature.evaluate_motion", "environment": describe()}
+    text = json.dumps({**head, **measured}, indent=2) + "\n"
     given.json.parent.mkdir(parents=True, exist_ok=True)
     with replaced_file(given.json) as beside:
         beside.write_text(text, encoding="utf-8")

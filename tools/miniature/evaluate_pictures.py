@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ditto_core.bench.environment import describe
 from ditto_core.checkpoints.layout import find_models, read_network
 from ditto_core.checkpoints.models import BUNDLED, build_network
 from ditto_core.files import replaced_file
@@ -49,7 +50,7 @@ _MOTIONS: tuple[dict[str, float], ...] = (
     {"yaw": 12.0, "open": 0.3},
     {"pitch": 7.0, "roll": -6.0},
 )
-_TILE = 256
+_TILE = 160
 
 
 def load(folder: Path) -> nn.ModuleDict:
@@ -158,7 +159,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2, help="motions of each named presenter")
     given = parser.parse_args()
     networks = load(given.models)
-    result = json.dumps(evaluate(networks, given.count), indent=1)
+    command = f"python -m tools.miniature.evaluate_pictures --count {given.count}"
+    measured = evaluate(networks, given.count)
+    result = json.dumps({"command": command, "environment": describe(), **measured}, indent=1)
     given.out.mkdir(parents=True, exist_ok=True)
     with replaced_file(given.out / "pictures.json") as partial:
         partial.write_text(result + "\n", encoding="utf-8")
