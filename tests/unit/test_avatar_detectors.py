@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -175,7 +175,6 @@ boxes = st.lists(
 
 
 @given(boxes)
-@settings(deadline=None)
 def test_suppression_keeps_a_box_for_every_cluster(found: list[tuple[float, ...]]) -> None:
     corners = np.array([(x, y, x + w, y + h) for x, y, w, h in found])
 

@@ -43,7 +43,7 @@ def face(count: int, tag: str = "face") -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("count", [106, 203])
 @given(degrees=st.floats(-180, 180), scale=st.floats(0.2, 5), dx=offsets, dy=offsets)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_crop_follows_the_face(count: int, degrees: float, scale: float, dx: float, dy: float) -> None:
     # a face that is turned, resized and moved gives the same crop
     move = similarity(degrees, scale, dx, dy)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ditto_core.errors import InvalidValueError
@@ -26,7 +26,6 @@ def test_a_name_its_number_and_its_whole_weight_are_one(name: str) -> None:
         assert torch.equal(row(same), row(name))
 
 
-@settings(deadline=None)
 @given(st.floats(0.01, 1))
 def test_a_blend_lies_between_its_emotions(share: float) -> None:
     blend = row({"happy": share, "sad": 1 - share})

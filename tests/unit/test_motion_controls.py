@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.motion import Frames, Source
 from torch import Tensor
@@ -192,7 +192,6 @@ def test_absolute_motion_takes_the_sources_place() -> None:
     torch.testing.assert_close(moved[:, 0, :2], expected, atol=1e-5, rtol=0)
 
 
-@settings(deadline=None)
 @given(cut=st.integers(1, 29))
 def test_frames_can_be_pulled_in_any_parts(cut: int) -> None:
     blink = Blink(delta=torch.ones(4, 63) * 0.1, seed=3)
@@ -235,7 +234,6 @@ def test_curves() -> None:
         fade_curve(0)
 
 
-@settings(deadline=None)
 @given(st.integers(50, 2000), st.integers(1, 40), st.integers(0, 5))
 def test_random_blinks_are_whole_and_apart(count: int, length: int, seed: int) -> None:
     table = blink_table(count, length, None, seed)

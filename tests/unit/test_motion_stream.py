@@ -91,7 +91,7 @@ def test_every_row_comes_once_and_in_order(name: str) -> None:
             torch.testing.assert_close(motion[:, EXPRESSION], speech[:, :1].expand(-1, 63), atol=1e-4, rtol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(PLAN_NAMES),
     chunk=st.integers(1, 70),

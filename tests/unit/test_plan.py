@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.golden import GoldenFile
 
@@ -34,7 +34,6 @@ def test_every_chunk_and_hop_shows_the_frames_of_the_sound(name: str) -> None:
                 assert plan.reached(samples, ended=True).frames == -(-samples // ROW_SAMPLES), (plan, samples)
 
 
-@settings(deadline=None)
 @given(plan=plans, cuts=st.lists(st.integers(0, 20000), max_size=30))
 def test_frames_only_grow_and_end_at_the_whole_files(plan: Plan, cuts: list[int]) -> None:
     samples, before = 0, plan.reached(0)
@@ -48,7 +47,6 @@ def test_frames_only_grow_and_end_at_the_whole_files(plan: Plan, cuts: list[int]
     assert whole.frames >= before.frames and whole.windows >= before.windows and whole.rows >= before.rows
 
 
-@settings(deadline=None)
 @given(plan=plans, frame=st.integers(0, 2000))
 def test_a_frame_is_shown_with_its_last_needed_sample_and_never_before_its_sound(plan: Plan, frame: int) -> None:
     needed = plan.samples_needed(frame)
@@ -58,7 +56,6 @@ def test_a_frame_is_shown_with_its_last_needed_sample_and_never_before_its_sound
     assert needed - frame * ROW_SAMPLES <= plan.look_ahead
 
 
-@settings(deadline=None)
 @given(plan=plans, samples=st.integers(0, 300_000))
 def test_windows_that_may_run_use_only_rows_that_exist(plan: Plan, samples: int) -> None:
     reached = plan.reached(samples)
@@ -68,7 +65,6 @@ def test_windows_that_may_run_use_only_rows_that_exist(plan: Plan, samples: int)
     assert reached.rows <= -(-samples // ROW_SAMPLES)
 
 
-@settings(deadline=None)
 @given(plan=plans)
 def test_windows_follow_each_other_by_a_chunk(plan: Plan) -> None:
     assert plan.window_rows(0).start == -plan.silence

@@ -38,7 +38,7 @@ def slerp(a: Tensor, b: Tensor, t: float) -> Tensor:
     return ((((1 - t) * angle).sin() * x + (t * angle).sin() * y) / angle.sin()).view(a.shape)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**31), st.floats(0.05, 1))
 def test_midpoint_is_slerp_at_one_half(seed: int, contrast: float) -> None:
     a, b = 0.5 * pictures(1, seed), 0.5 * contrast * pictures(1, seed + 1)

@@ -73,7 +73,7 @@ placements = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(placements)
 def test_within_one_grey_level_of_the_exact_picture(matrix: Tensor) -> None:
     """Also with the face beyond the frame's edges, or wholly outside."""

@@ -14,7 +14,7 @@ def noise(n):
     return np.random.default_rng(n).uniform(-0.5, 0.5, n).astype(np.float32)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     data=st.data(),
     hop=st.integers(1, 5),

@@ -19,7 +19,7 @@ def noise(n, seed=0):
     return np.random.default_rng(seed).uniform(-0.5, 0.5, n).astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), rate=st.sampled_from(RATES), n=st.integers(0, 3000), channels=st.integers(1, 9))
 def test_output_does_not_depend_on_the_cuts_and_has_the_stated_length(data, rate, n, channels):
     cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=12)))
