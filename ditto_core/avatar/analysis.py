@@ -8,21 +8,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checkpoints.auxiliary import AUXILIARY, find_auxiliary
 from ..errors import FileError
 from .detect import Faces, detect_faces
 from .landmarks import landmarks_106, landmarks_203
 from .mesh import mesh_points
 from .sessions import open_session
 
-FILES = {
-    "detector": ("insightface_det.onnx", "det_10g.onnx"),
-    "landmarks_106": ("landmark106.onnx", "2d106det.onnx"),
-    "landmarks_203": ("landmark203.onnx",),
-    "blaze": ("blaze_face.onnx",),
-    "mesh": ("face_mesh.onnx",),
-}
-"""Names under which each model comes; any of them will do."""
-_PLACES = ("ditto_onnx", "ditto_pytorch/aux_models", "aux_models", ".")
+PARTS = ("face detector", "106 landmarks", "203 landmarks", "face box for the mesh", "face mesh")
+"""What finding faces needs, as `checkpoints.auxiliary` names it."""
 
 
 class FaceAnalysis(Protocol):
@@ -49,18 +43,19 @@ class MissingDetectorsError(FileError):
     """A model folder lacks files that finding faces needs.
 
     Args:
-        folder: a model folder, or the name of a bundled set.
+        source: what the models were loaded from.
+        folder: where their files are, if anywhere.
 
     Attributes:
         missing: the names, alternatives joined by " or ".
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, source: str | Path, folder: str | Path | None) -> None:
         self.missing = missing_files(folder)
         super().__init__(
-            folder,
-            f"faces can't be found without {', '.join(self.missing)} (looked in {', '.join(_PLACES)}; "
-            "MediaPipe's .task file is not read, blaze_face.onnx and face_mesh.onnx stand for it)",
+            source,
+            f"faces can't be found without {', '.join(self.missing)} "
+            "(MediaPipe's .task file is not read, blaze_face.onnx and face_mesh.onnx stand for it)",
             remedy="download them, or say where the face is with --crop X,Y,SIZE[,DEGREES] or --crop full",
         )
 
@@ -79,36 +74,32 @@ class OnnxFaceAnalysis:
 
     def __init__(self, folder: str | Path) -> None:
         if missing_files(folder):
-            raise MissingDetectorsError(folder)
-        self._runs = {role: open_session(path) for role, path in _found(folder).items()}
+            raise MissingDetectorsError(folder, folder)
+        self._runs = {part: open_session(path) for part, path in _found(folder).items()}
 
     def faces(self, picture: NDArray[np.uint8]) -> Faces:
         """See `detect_faces`."""
-        return detect_faces(picture, self._runs["detector"])
+        return detect_faces(picture, self._runs["face detector"])
 
     def landmarks_106(self, picture: NDArray[np.uint8], box: NDArray[np.floating]) -> NDArray[np.float32]:
         """See `landmarks.landmarks_106`."""
-        return landmarks_106(picture, box, self._runs["landmarks_106"])
+        return landmarks_106(picture, box, self._runs["106 landmarks"])
 
     def landmarks_203(self, crop: NDArray[np.uint8], to_picture: NDArray[np.floating]) -> NDArray[np.float32]:
         """See `landmarks.landmarks_203`."""
-        return landmarks_203(crop, to_picture, self._runs["landmarks_203"])
+        return landmarks_203(crop, to_picture, self._runs["203 landmarks"])
 
     def mesh(self, crop: NDArray[np.uint8]) -> NDArray[np.float32]:
         """See `mesh_points`."""
-        return mesh_points(crop, self._runs["blaze"], self._runs["mesh"])
+        return mesh_points(crop, self._runs["face box for the mesh"], self._runs["face mesh"])
 
 
-def missing_files(folder: str | Path) -> tuple[str, ...]:
-    """What a model folder lacks for finding faces; alternative names joined by " or "."""
-    found = _found(folder)
-    return tuple(" or ".join(names) for role, names in FILES.items() if role not in found)
+def missing_files(folder: str | Path | None) -> tuple[str, ...]:
+    """What a model folder lacks for finding faces; alternative names joined by " or ". Without a folder, all."""
+    found = {} if folder is None else _found(folder)
+    return tuple(" or ".join(AUXILIARY[part]) for part in PARTS if part not in found)
 
 
 def _found(folder: str | Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for role, names in FILES.items():
-        for path in (Path(folder, place, name) for place in _PLACES for name in names):
-            if role not in found and path.is_file():
-                found[role] = path
-    return found
+    found = {part: find_auxiliary(part, folder) for part in PARTS}
+    return {part: path for part, path in found.items() if path is not None}

@@ -65,6 +65,10 @@ class Models(Protocol):
         """Their folder, or the name of a bundled set."""
 
     @property
+    def folder(self) -> Path | None:
+        """Where their files are; None for recipe weights."""
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of their weights."""
 
@@ -116,7 +120,7 @@ def register(
     crop = crop or CropRequest()
     defaults = preset_defaults(models.preset)
     if crop.mode == "auto" and analysis is None and defaults.framing is None:
-        raise MissingDetectorsError(models.source)
+        raise MissingDetectorsError(models.source, models.folder)
     source, scale = _open(path, frames, check_cancelled)
     if crop.mode == "auto" and analysis is not None:
         matrices: Iterable[NDArray[np.float64]] = _followed(source, analysis, face, framing)
@@ -165,10 +169,10 @@ def analysis_for(models: Models, crop: CropRequest) -> OnnxFaceAnalysis | None:
         MissingPackageError: they are and `auto` wants them, but onnxruntime is not installed.
         CheckpointError: a file is damaged.
     """
-    if missing_files(models.source):
+    if models.folder is None or missing_files(models.folder):
         return None
     try:
-        return OnnxFaceAnalysis(models.source)
+        return OnnxFaceAnalysis(models.folder)
     except MissingPackageError as error:
         if crop.mode == "auto":
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ..errors import CheckpointError
 from ..files import new_folder
+from .auxiliary import AUXILIARY, find_auxiliary
 from .layout import (
     CONFIG_FILE,
     NETWORKS,
@@ -26,23 +28,6 @@ from .layout import (
     with_condition_size,
 )
 from .pickles import read_config
-
-AUXILIARY = {
-    "speech encoder": ("hubert_streaming_fix_kv.onnx", "hubert.onnx", "hubert/config.json"),
-    "face detector": ("det_10g.onnx", "insightface_det.onnx"),
-    "106 landmarks": ("2d106det.onnx", "landmark106.onnx"),
-    "203 landmarks": ("landmark203.onnx",),
-    "face box for the mesh": ("blaze_face.onnx",),
-    "face mesh": ("face_mesh.onnx",),
-    "configuration": (
-        "v0.4_hubert_cfg_pytorch.pkl",
-        "v0.4_hubert_cfg_trt_online.pkl",
-        "v0.4_hubert_cfg_trt.pkl",
-        "defaults.json",
-    ),
-}
-"""What a folder may hold beside the networks; the first name that is found counts."""
-_PLACES = ("", "ditto_pytorch/aux_models", "aux_models", "ditto_onnx", "ditto_cfg", "../ditto_cfg", "../ditto_onnx")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +82,6 @@ def _network_status(name: str, models: ModelFolder) -> FileStatus:
     return FileStatus(part=name, path=path, state=state, detail=detail, needed=True)
 
 
-def find_auxiliary(part: str, root: Path) -> Path | None:
-    """The first file that serves a part of AUXILIARY, in the official or the converted layout; None without one."""
-    candidates = (root / place / name for name in AUXILIARY[part] for place in _PLACES)
-    return next((path for path in candidates if path.is_file()), None)
-
-
 def _auxiliary_status(part: str, root: Path) -> FileStatus:
     path = find_auxiliary(part, root)
     if path is None:
@@ -121,7 +100,7 @@ def _auxiliary_status(part: str, root: Path) -> FileStatus:
 def convert_folder(folder: str | Path, out: str | Path) -> Path:
     """Writes a model folder as one .safetensors file a network and a config.json.
 
-    The official configuration pickle, where there is one, becomes `defaults.json`.
+    The auxiliary files come along as they are, but for the configuration pickle, which becomes `defaults.json`.
 
     Args:
         folder: see `find_models`.
@@ -150,11 +129,23 @@ def convert_folder(folder: str | Path, out: str | Path) -> Path:
             sources[name] = {"file": models.files[name].name, "sha256": _sha256(models.files[name])}
         config = {"format": 1, "preset": preset.to_json(), "sources": sources}
         (partial / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        pickle = find_auxiliary("configuration", models.root)
-        if pickle is not None and pickle.suffix == ".pkl":
-            defaults = json.dumps(_to_json(read_config(pickle)), indent=1)
-            (partial / "defaults.json").write_text(defaults + "\n", encoding="utf-8")
+        for part in AUXILIARY:
+            _bring_along(find_auxiliary(part, models.root), partial)
     return Path(out)
+
+
+def _bring_along(path: Path | None, folder: Path) -> None:
+    if path is None:
+        return
+    if path.suffix == ".pkl":
+        defaults = json.dumps(_to_json(read_config(path)), indent=1)
+        (folder / "defaults.json").write_text(defaults + "\n", encoding="utf-8")
+    elif path.name == CONFIG_FILE:  # a speech encoder's, which is a folder of two files
+        (folder / path.parent.name).mkdir()
+        for name in (CONFIG_FILE, "model.safetensors"):
+            shutil.copyfile(path.parent / name, folder / path.parent.name / name)
+    else:
+        shutil.copyfile(path, folder / path.name)
 
 
 def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from ..checkpoints.models import BUNDLED
 from ..errors import DittoError
 from ..render import precision_type
 from ..video import ENCODERS, EncoderOptions, choose_encoder
+from .output import say
 from .render import chosen_device
 
 _TENSORRT = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx-cu13"}
@@ -101,25 +102,23 @@ def _models(folder: Path | None) -> dict[str, Any]:
 def _doctor(options: argparse.Namespace) -> int:
     found = examine(options.models)
     if options.json:
-        print(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
         return 0
     environment = found["environment"]
-    print(f"Python {environment['python']}, {environment['system']}, {environment['processor']}")
-    print("packages: " + ", ".join(f"{name} {version}" for name, version in environment["versions"].items()))
+    say(f"Python {environment['python']}, {environment['system']}, {environment['processor']}")
+    say("packages: " + ", ".join(f"{name} {version}" for name, version in environment["versions"].items()))
     gpus = [f"{gpu['name']} ({gpu['compute_capability']}, {gpu['memory_gb']} GB)" for gpu in found["gpus"]]
-    print("GPU: " + (", ".join(gpus) or "none that torch sees"))
-    print(
-        "TensorRT: " + ", ".join(f"{name} {version or 'not installed'}" for name, version in found["tensorrt"].items())
-    )
-    print("encoders:")
+    say("GPU: " + (", ".join(gpus) or "none that torch sees"))
+    say("TensorRT: " + ", ".join(f"{name} {version or 'not installed'}" for name, version in found["tensorrt"].items()))
+    say("encoders:")
     for name, state in found["encoders"].items():
-        print(f"  {name:<12} {state}")
+        say(f"  {name:<12} {state}")
     for name, present in found["optional"].items():
         if not present:
-            print(f"not installed: {name} ({_OPTIONAL[name]})")
+            say(f"not installed: {name} ({_OPTIONAL[name]})")
     for name, state in found["models"].items():
-        print(f"models {name}: {state}")
-    print("what will be used:")
+        say(f"models {name}: {state}")
+    say("what will be used:")
     for name, reason in found["use"].items():
-        print(f"  {name:<10} {reason}")
+        say(f"  {name:<10} {reason}")
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..checkpoints import layout
 from ..checkpoints.convert import check_folder, convert_folder
 from ..checkpoints.fetch import fetch_models
+from .output import say
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,18 +38,18 @@ def _check(options: argparse.Namespace) -> int:
     width = max(len(status.part) for status in statuses)
     for status in statuses:
         need = "" if status.needed or status.state == "found" else " (optional)"
-        print(f"{status.part:<{width}}  {status.state + need:<21}  {status.path}  {status.detail}".rstrip())
+        say(f"{status.part:<{width}}  {status.state + need:<21}  {status.path}  {status.detail}".rstrip())
     usable = all(status.state == "found" for status in statuses if status.needed)
-    print("usable" if usable else f"NOT usable: all of {', '.join(layout.NETWORKS)} have to be found")
+    say("usable" if usable else f"NOT usable: all of {', '.join(layout.NETWORKS)} have to be found")
     return 0 if usable else 2
 
 
 def _convert(options: argparse.Namespace) -> int:
-    print(f"written: {convert_folder(options.folder, options.out)}")
+    say(f"written: {convert_folder(options.folder, options.out)}")
     return 0
 
 
 def _fetch(options: argparse.Namespace) -> int:
     folder = fetch_models(options.folder, with_detectors=options.with_detectors)
-    print(f"downloaded: {folder}. Next: python -m ditto_core models check '{folder}'")
+    say(f"downloaded: {folder}. Next: python -m ditto_core models check '{folder}'")
     return 0

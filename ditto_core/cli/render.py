@@ -20,7 +20,7 @@ from ..pipeline.whole_file import MotionOptions, render_file
 from ..render import PRECISIONS, RenderOptions, choose_backend, precision_type
 from ..speech import read_sound, speech_encoder_for
 from ..video import ENCODERS, QUALITIES, EncoderOptions
-from .progress import ProgressLine
+from .output import ProgressLine, say
 
 AVATAR_FILE = ".safetensors"
 
@@ -154,7 +154,7 @@ def _render(options: argparse.Namespace) -> int:
     if options.report is not None:
         write_report(options.report, report)
     if not options.quiet:
-        print(
+        say(
             f"{options.out}: {report['frames']} frames, {report['duration_s']:.2f} s, {report['encoder']}; "
             f"rendered in {report['wall_s']:.1f} s ({report['realtime_factor']:.2f} x real time) "
             f"with {report['models']['source']}"

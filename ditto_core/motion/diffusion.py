@@ -89,6 +89,12 @@ def estimated_noise(x: Tensor, clean: Tensor, signal: float) -> Tensor:
     return math.sqrt(1 / (1 - signal)) * x - clean / math.sqrt(1 / signal - 1)
 
 
+def seeded_generator(kind: str, seed: int, number: int) -> torch.Generator:
+    """A generator on the CPU that depends on the three values alone."""
+    digest = hashlib.sha256(f"ditto-live {kind} noise|{seed}|{number}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+
+
 def window_noise(seed: int, window: int, *, dtype: torch.dtype = torch.float32) -> Iterator[Tensor]:
     """Noise of one window, on the CPU: first the starting x, then one draw for each step.
 
@@ -97,8 +103,7 @@ def window_noise(seed: int, window: int, *, dtype: torch.dtype = torch.float32) 
     Yields:
         (1, 80, 265) standard normal values, without end.
     """
-    digest = hashlib.sha256(f"ditto-live window noise|{seed}|{window}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+    generator = seeded_generator("window", seed, window)
     while True:
         yield torch.randn((1, WINDOW_ROWS, MOTION_SIZE), generator=generator, dtype=dtype)
 

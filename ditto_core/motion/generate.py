@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 
 import torch
@@ -13,7 +12,7 @@ from ..networks import MotionDiffusion
 from ..networks.presets import MOTION_SIZE
 from ..pipeline.plan import Plan
 from .conditions import Conditions
-from .diffusion import GUIDANCE, sample_window, window_noise
+from .diffusion import GUIDANCE, sample_window, seeded_generator, window_noise
 from .track import MotionTrack
 from .windows import Joined, clamp_motion, join, take, window_start
 
@@ -39,9 +38,7 @@ def row_noise(seed: int, rows: range, steps: int) -> Iterator[Tensor]:
 
 
 def _row_draws(seed: int, row: int, steps: int) -> Tensor:
-    digest = hashlib.sha256(f"ditto-live row noise|{seed}|{row}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-    return torch.randn((steps, MOTION_SIZE), generator=generator)
+    return torch.randn((steps, MOTION_SIZE), generator=seeded_generator("row", seed, row))
 
 
 def network_sampler(

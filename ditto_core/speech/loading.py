@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..checkpoints import DittoModels
-from ..checkpoints.convert import AUXILIARY, find_auxiliary
+from ..checkpoints.auxiliary import AUXILIARY, find_auxiliary
 from ..errors import CheckpointError
 from ..networks import OFFICIAL
 from .hubert import OnnxHubert, SpeechEncoder, TransformersHubert, recipe_hubert

@@ -239,6 +239,7 @@ def test_registration_end_to_end(tmp_path: Path) -> None:
     models = SimpleNamespace(
         preset=OFFICIAL,
         source="recipe",
+        folder=None,
         fingerprint="recipe",
         motion_extractor=build_network(
             "motion_extractor", OFFICIAL, recipe_weights("motion_extractor", OFFICIAL), origin="recipe"

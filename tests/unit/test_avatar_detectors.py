@@ -15,11 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from support import recipes
 
 from ditto_core.avatar import OnnxFaceAnalysis
-from ditto_core.avatar.analysis import FILES, MissingDetectorsError, missing_files
+from ditto_core.avatar.analysis import MissingDetectorsError, missing_files
 from ditto_core.avatar.detect import DetectorError, detect_faces, suppress
 from ditto_core.avatar.landmarks import landmarks_203
 from ditto_core.avatar.mesh import NoMeshError, blaze_faces, mesh_points
 from ditto_core.avatar.sessions import open_session
+from ditto_core.checkpoints.auxiliary import AUXILIARY
 from ditto_core.errors import CheckpointError, MissingPackageError
 
 PICTURE = recipes.image_hwc("analysis", 256, 512)
@@ -67,14 +68,14 @@ def write_models(folder: Path, *, official_download: bool = False, logit: float 
     old = official_download
     auxiliary = folder / "ditto_pytorch" / "aux_models" if old else place
     constant_model(
-        auxiliary / FILES["detector"][int(old)], (1, 3, 512, 512), detector_outputs((5, 3, 0.8), (11, 4, 0.9))
+        auxiliary / AUXILIARY["face detector"][int(old)], (1, 3, 512, 512), detector_outputs((5, 3, 0.8), (11, 4, 0.9))
     )
-    constant_model(auxiliary / FILES["landmarks_106"][int(old)], (1, 3, 192, 192), [np.zeros((1, 212), np.float32)])
+    constant_model(auxiliary / AUXILIARY["106 landmarks"][int(old)], (1, 3, 192, 192), [np.zeros((1, 212), np.float32)])
     others = [np.zeros((1, 214), np.float32)] if old else []
     constant_model(auxiliary / "landmark203.onnx", (1, 3, 224, 224), [*others, points])
-    constant_model(place / FILES["blaze"][0], (1, 128, 128, 3), blaze_outputs(logit))
+    constant_model(place / AUXILIARY["face box for the mesh"][0], (1, 128, 128, 3), blaze_outputs(logit))
     mesh = np.tile(np.float32([128, 64, 10]), 478).reshape(1, 1, 1, 1434)
-    constant_model(place / FILES["mesh"][0], (1, 256, 256, 3), [mesh])
+    constant_model(place / AUXILIARY["face mesh"][0], (1, 256, 256, 3), [mesh])
     return folder
 
 

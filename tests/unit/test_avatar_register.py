@@ -37,6 +37,7 @@ PRESET = dataclasses.replace(MINIATURE, extractor_depths=(1, 1, 1, 1), extractor
 MODELS = SimpleNamespace(
     preset=PRESET,
     source="miniature",
+    folder=None,
     fingerprint="a" * 64,
     motion_extractor=build_network(
         "motion_extractor", PRESET, recipe_weights("motion_extractor", PRESET), origin="recipe"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,22 @@ def test_convert_keeps_the_configuration(folder, tmp_path):
     assert main(["models", "convert", str(folder), str(tmp_path / "copy")]) == 0
     defaults = json.loads((tmp_path / "copy" / "defaults.json").read_text())
     assert defaults["default_kwargs"]["emo"] == {"dtype": "<f4", "shape": [2, 8], "values": [0.5] * 16}
+
+
+def test_convert_brings_what_lies_beside_the_networks(folder, tmp_path, capsys):
+    """Without the speech encoder the written folder would load, and then not render."""
+    source = tmp_path / "source"
+    shutil.copytree(folder, source)
+    (source / "hubert").mkdir()
+    for name in ("hubert/config.json", "hubert/model.safetensors", "face_mesh.onnx"):
+        (source / name).write_bytes(name.encode())
+    assert main(["models", "convert", str(source), str(tmp_path / "copy")]) == 0
+    for name in ("hubert/config.json", "hubert/model.safetensors", "face_mesh.onnx"):
+        assert (tmp_path / "copy" / name).read_bytes() == name.encode()
+    capsys.readouterr()
+    assert main(["models", "check", str(tmp_path / "copy")]) == 0
+    found = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert " found " in found["speech encoder"] and " found " in found["face mesh"]
 
 
 @pytest.mark.parametrize("action", [["check", "absent"], ["convert", "absent", "out"]])

@@ -1,4 +1,4 @@
-"""A progress line on standard error."""
+"""What the command line writes: results on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import time
 
 _WIDTH = 30
 _INTERVAL_S = 0.1
+
+
+def say(line: str) -> None:
+    """Writes a line of results."""
+    sys.stdout.write(line + "\n")
+
+
+def complain(line: str) -> None:
+    """Writes a line about what went wrong."""
+    sys.stderr.write(line + "\n")
 
 
 class ProgressLine:
@@ -28,9 +38,13 @@ class ProgressLine:
         self._last = now
         filled = _WIDTH * done // max(total, 1)
         bar = "#" * filled + "." * (_WIDTH - filled)
-        print(f"\r{stage:<8} [{bar}] {done}/{total} ", end="", file=sys.stderr, flush=True)
+        self._write(f"\r{stage:<8} [{bar}] {done}/{total} ")
 
     def clear(self) -> None:
         """Removes the line."""
         if self._shown and self._last:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._write("\r\033[K")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
