@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from ..backends import precision_type
 from ..bench.environment import describe
 from ..checkpoints import MINIATURE_SOURCE
 from ..checkpoints.convert import check_folder
 from ..checkpoints.models import BUNDLED
 from ..errors import DittoError
-from ..render import precision_type
 from ..video import ENCODERS, EncoderOptions, choose_encoder
 from .output import say
 from .render import chosen_device

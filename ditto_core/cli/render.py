@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..avatar import Avatar, CropRequest, analysis_for, register
+from ..backends import PRECISIONS, choose_backend, precision_type
 from ..checkpoints import MINIATURE_SOURCE, DittoModels, load_models
 from ..errors import InvalidValueError
 from ..files import replaced_file
@@ -17,7 +18,7 @@ from ..motion.conditions import EMOTIONS
 from ..networks.presets import WINDOW_ROWS
 from ..pipeline.plan import PLAN_NAMES, Plan, named_plan
 from ..pipeline.whole_file import MotionOptions, render_file
-from ..render import PRECISIONS, RenderOptions, choose_backend, precision_type
+from ..render import RenderOptions
 from ..speech import read_sound, speech_encoder_for
 from ..video import ENCODERS, QUALITIES, EncoderOptions
 from .output import ProgressLine, say

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ..avatar import Avatar
+from ..backends import RenderBackend
 from ..checkpoints import DittoModels
 from ..errors import InvalidValueError
 from ..motion.controls import KeyPoints, MotionControls, MotionMixer
 from ..motion.track import MotionTrack
-from ..render import RenderBackend, RenderedFrames, Renderer, RenderOptions
+from ..render import RenderedFrames, Renderer, RenderOptions
 
 _CHUNK_BATCHES = 2
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ..avatar import Avatar
+from ..backends import RenderBackend
 from ..checkpoints import DittoModels
 from ..errors import InvalidValueError
 from ..motion.conditions import Conditions
@@ -20,7 +21,7 @@ from ..motion.controls import MotionControls
 from ..motion.diffusion import GUIDANCE
 from ..motion.generate import generate_motion
 from ..motion.track import MotionTrack
-from ..render import RenderBackend, Renderer, RenderOptions
+from ..render import Renderer, RenderOptions
 from ..speech import Sound, SpeechEncoder, analysis_signal, speech_features
 from ..speech.windows import ROW_SAMPLES
 from ..video import EncoderOptions, video_file

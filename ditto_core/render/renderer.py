@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..backends.backend import RenderBackend
 from ..errors import InvalidValueError
 from ..motion.order import source_index, source_step
 from ..networks.presets import KEYPOINTS
-from .backend import RenderBackend
 from .cadence import interpolate_chunk
 from .paste import Box, Placement, face_box, paste, place
 from .regions import mouth_polygon

@@ -15,8 +15,9 @@ from support.models import official
 from support.opencv import resize_rows, warp_affine
 
 from ditto_core.avatar.warp import halve
+from ditto_core.backends import TorchBackend
 from ditto_core.motion.keypoints import pack
-from ditto_core.render import TorchBackend, blend, place
+from ditto_core.render import blend, place
 from ditto_core.render.paste import edge_mask
 
 pytestmark = pytest.mark.long

@@ -13,13 +13,14 @@ import torch
 from support.models import write_folder
 
 from ditto_core.avatar import Avatar, CropRequest, register
+from ditto_core.backends import TorchBackend
 from ditto_core.checkpoints import DittoModels, load_models
 from ditto_core.errors import InvalidValueError
 from ditto_core.motion.controls import MotionControls
 from ditto_core.pipeline.frames import Frames
 from ditto_core.pipeline.plan import named_plan
 from ditto_core.pipeline.whole_file import MotionOptions, make_motion, render_file
-from ditto_core.render import RenderOptions, TorchBackend
+from ditto_core.render import RenderOptions
 from ditto_core.speech import Sound, recipe_hubert
 
 PRESENTER = Path(__file__).parents[2] / "ditto_core" / "bundled" / "presenter.png"

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ditto_core.backends import TorchBackend, precision_type
 from ditto_core.checkpoints.models import load_models
 from ditto_core.errors import InvalidValueError
-from ditto_core.render import Renderer, RenderOptions, TorchBackend, precision_type
+from ditto_core.render import Renderer, RenderOptions
 from ditto_core.render.cadence import spherical_midpoint
 
 SIZE = (64, 96)
