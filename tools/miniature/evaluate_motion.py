@@ -11,7 +11,7 @@ import argparse
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from ditto_core.motion.track import MotionTrack
 from ditto_core.networks import MINIATURE, MotionDiffusion
 from ditto_core.networks.presets import MOTION_SIZE
 from ditto_core.pipeline.plan import named_plan
+from ditto_core.quality import joint_frames, joint_steps, lip_sync, separation
+from ditto_core.quality.courses import correlation
 from ditto_core.speech import Sound, SpeechEncoder, TransformersHubert, analysis_signal, speech_features
 
 from .corpus import ROW_SAMPLES, TARGETS, TEST_SEED, utterance_targets
@@ -49,7 +51,6 @@ SHOWN = ("happy", "sad", "surprise", "neutral")
 """Emotions that have to differ visibly."""
 
 _PLAN, _STEPS, _SEEDS = "offline", 10, (0, 1, 2)
-_FARTHEST_LAG = 5
 _PAUSE_ROWS, _SENTENCES = 10, 4
 _SETTLED = 25
 _BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "miniature" / "motion.json"
@@ -115,8 +116,8 @@ def _canonical() -> Tensor:
     return canonical_keypoints(cast([HELD_OUT[0]])).flatten()
 
 
-def spoken(texts: Sequence[str], voices: Sequence[str], seed: int) -> list[Speech]:
-    """Four sentences each in a row, with pauses."""
+def spoken(texts: Sequence[str], voices: Sequence[str], seed: int, group: int = _SENTENCES) -> list[Speech]:
+    """Some sentences each in a row, four by default, with pauses."""
     draw = np.random.default_rng(seed)
     pieces = []
     for i, text in enumerate(texts):
@@ -126,29 +127,15 @@ def spoken(texts: Sequence[str], voices: Sequence[str], seed: int) -> list[Speec
         samples = np.pad(utterance.samples, (0, len(targets) * ROW_SAMPLES - len(utterance.samples)))
         pause = _PAUSE_ROWS
         pieces.append((np.pad(samples, (0, pause * ROW_SAMPLES)), np.pad(targets, ((0, pause), (0, 0)))))
-    groups = (pieces[i : i + _SENTENCES] for i in range(0, len(pieces), _SENTENCES))
+    rows = (pieces[i : i + group] for i in range(0, len(pieces), group))
     return [
-        Speech(samples=np.concatenate([s for s, _ in group]), targets=np.concatenate([t for _, t in group]))
-        for group in groups
+        Speech(samples=np.concatenate([s for s, _ in row]), targets=np.concatenate([t for _, t in row])) for row in rows
     ]
 
 
 def parameters(track: MotionTrack) -> NDArray[np.float32]:
     """(n, 11) expression parameters of a track, counted from its rest."""
     return expression_parameters(track.vectors[:, PARTS.exp] - track.reference[PARTS.exp]).numpy()
-
-
-def correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Pearson's r of two courses."""
-    return float(np.corrcoef(a, b)[0, 1])
-
-
-def lag(made: NDArray[np.float32], meant: NDArray[np.float32]) -> int:
-    """Frames by which a course comes after what was meant: the shift of the largest correlation."""
-    far = _FARTHEST_LAG
-    middle = meant[far : len(meant) - far]
-    shifts = range(-far, far + 1)
-    return max(shifts, key=lambda k: correlation(made[far + k : len(made) - far + k], middle))
 
 
 def lips(made: Sequence[NDArray[np.float32]], meant: Sequence[NDArray[np.float32]]) -> dict[str, Any]:
@@ -158,14 +145,10 @@ def lips(made: Sequence[NDArray[np.float32]], meant: Sequence[NDArray[np.float32
         made: (n, 11) expression parameters of each track.
         meant: (n, 7) targets of each.
     """
-    opened = np.concatenate([track[:, EXPRESSIONS.index("open")] for track in made])
-    target = np.concatenate([rows[:, TARGETS.index("open")] for rows in meant])
-    shut = closures = 0
-    for track, rows in zip(made, meant, strict=True):
-        for frame in np.flatnonzero(rows[:, TARGETS.index("closed")] > 0.5):
-            closures += 1
-            shut += bool(track[max(0, frame - 1) : frame + 2, 0].min() < SHUT)
-    meant_open = target > OPEN
+    opened = [track[:, EXPRESSIONS.index("open")] for track in made]
+    target = [rows[:, TARGETS.index("open")] for rows in meant]
+    closures = [np.flatnonzero(rows[:, TARGETS.index("closed")] > 0.5) for rows in meant]
+    sync = dataclasses.asdict(lip_sync(opened, target, closures, shut=SHUT, open_above=OPEN))
     others = {
         f"r_{name}": correlation(
             np.concatenate([track[:, EXPRESSIONS.index(name)] for track in made]),
@@ -173,17 +156,8 @@ def lips(made: Sequence[NDArray[np.float32]], meant: Sequence[NDArray[np.float32
         )
         for name in ("wide", "pucker", "teeth")
     }
-    return {
-        "frames": len(opened),
-        "r_open": correlation(opened, target),
-        **others,
-        "slope_open": float(np.polyfit(target, opened, 1)[0]),
-        "lag_frames": lag(opened, target),
-        "closures": closures,
-        "closed": shut / max(closures, 1),
-        "open_frames": int(meant_open.sum()),
-        "wrongly_shut": float((opened[meant_open] < SHUT).mean()),
-    }
+    named = {"r": "r_open", "slope": "slope_open"}
+    return {named.get(name, name): value for name, value in sync.items()} | others
 
 
 def points(track: MotionTrack) -> Tensor:
@@ -202,20 +176,9 @@ def points(track: MotionTrack) -> Tensor:
 def border_steps(tracks: Sequence[MotionTrack]) -> dict[str, float]:
     """The largest move of a key point from frame to frame, where windows join and elsewhere (face half widths)."""
     plan = named_plan(_PLAN)
-    joints, elsewhere = [], []
-    for track in tracks:
-        steps = points(track).diff(dim=0).norm(dim=-1).amax(1)
-        frame = torch.arange(1, len(steps) + 1)
-        joint = (frame >= plan.chunk) & (frame % plan.chunk <= plan.overlap)
-        joints.append(steps[joint])
-        elsewhere.append(steps[~joint])
-    at, off = torch.cat(joints), torch.cat(elsewhere)
-    return {
-        "joint_largest": float(at.max()),
-        "elsewhere_largest": float(off.max()),
-        "joint_mean": float(at.mean()),
-        "elsewhere_mean": float(off.mean()),
-    }
+    steps = [points(track).diff(dim=0).norm(dim=-1).amax(1).numpy() for track in tracks]
+    joints = [joint_frames(len(course) + 1, chunk=plan.chunk, blended=plan.overlap)[1:] for course in steps]
+    return dataclasses.asdict(joint_steps(steps, joints))
 
 
 def life(tracks: Sequence[MotionTrack]) -> dict[str, float]:
@@ -238,25 +201,22 @@ def life(tracks: Sequence[MotionTrack]) -> dict[str, float]:
     }
 
 
-def emotions(chain: Chain, speech: Speech) -> dict[str, Any]:
+def emotions(
+    chain: Chain, speech: Speech, kinds: Sequence[str] = EMOTIONS, seeds: Sequence[int] = _SEEDS
+) -> dict[str, Any]:
     """How far emotions are from each other beside how far seeds are, in the key points that are driven."""
     driven = sorted({*LIP_POINTS, *EYE_POINTS})
-    shapes = {}
-    for emotion, seed in itertools.product(EMOTIONS, _SEEDS):
+    shapes: dict[tuple[Hashable, int], NDArray[np.floating]] = {}
+    for emotion, seed in itertools.product(kinds, seeds):
         track = chain.motion(speech, emotion=emotion, seed=seed)
         moved = (track.vectors[:, PARTS.exp] - track.reference[PARTS.exp]).unflatten(-1, (-1, 3))
-        shapes[emotion, seed] = moved[_SETTLED:, driven]
-
-    def distance(a: Tensor, b: Tensor) -> float:
-        return float((a - b).norm(dim=-1).mean())
-
-    noise = np.mean([distance(shapes[e, a], shapes[e, b]) for e in SHOWN for a, b in itertools.combinations(_SEEDS, 2)])
-    between = {
-        f"{a} - {b}": float(np.mean([distance(shapes[a, seed], shapes[b, seed]) for seed in _SEEDS]))
-        for a, b in itertools.combinations(EMOTIONS, 2)
+        shapes[emotion, seed] = moved[_SETTLED:, driven].numpy()
+    shown, every = separation(shapes, SHOWN), separation(shapes, kinds)
+    return {
+        "seed_noise": shown.noise,
+        "least_of_shown_to_noise": shown.least_to_noise,
+        "distances": {f"{a} - {b}": distance for (a, b), distance in every.distances.items()},
     }
-    least = min(between[f"{a} - {b}"] for a, b in itertools.combinations(sorted(SHOWN, key=EMOTIONS.index), 2))
-    return {"seed_noise": float(noise), "least_of_shown_to_noise": least / float(noise), "distances": between}
 
 
 def evaluate(folder: Path) -> dict[str, Any]:
@@ -278,9 +238,12 @@ def evaluate(folder: Path) -> dict[str, Any]:
     return report
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """A report with four significant digits."""
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
@@ -290,7 +253,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=BUNDLED)
     parser.add_argument("json", type=Path, nargs="?", default=_BENCHMARK)
     given = parser.parse_args()
-    measured = _rounded(evaluate(given.folder))
+    measured = rounded(evaluate(given.folder))
     head = {"command": "python -m tools.miniature.evaluate_motion", "environment": describe()}
     text = json.dumps({**head, **measured}, indent=2) + "\n"
     given.json.parent.mkdir(parents=True, exist_ok=True)

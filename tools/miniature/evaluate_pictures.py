@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,7 +34,7 @@ from .presenter_sheet import to_bytes, write_png
 from .train_pool import TRAINED
 
 _DEFAULT = Path("benchmarks/miniature")
-_GOALS = MappingProxyType(
+GOALS = MappingProxyType(
     {"itself": 31.0, "named_half": 30.0, "held_out_half": 28.0, "named_region": 23.0, "held_out_region": 23.0}
 )
 """PSNR in dB that the miniature shall reach."""
@@ -82,6 +83,36 @@ def frame_seconds(networks: nn.ModuleDict, repeats: int = 5) -> float:
 
 
 @torch.inference_mode()
+def psnr_cases(networks: nn.ModuleDict, named: Sequence[str], count: int) -> dict[str, dict[str, float]]:
+    """PSNR in dB by case, see `train_pictures.measure`.
+
+    Args:
+        networks: as `load` gives them.
+        named: presenters that were trained on.
+        count: motions of each of them; held-out ones get three times as many.
+    """
+    who = {"named": (named, count), "held_out": (HELD_OUT, 3 * count)}
+    cases = {
+        f"{name}_{kind}": train_pictures.measure(networks, *train_pictures.examples(names, kind, n, seed=100))
+        for name, (names, n) in who.items()
+        for kind in ("half", "talking")
+    }
+    source_is_target = train_pictures.examples(named, "half", count, seed=101)
+    return cases | {"itself": train_pictures.measure(networks, *source_is_target, itself=True)}
+
+
+def reached(cases: dict[str, dict[str, float]]) -> dict[str, float]:
+    """What the goals ask for, of `psnr_cases`."""
+    return {
+        "itself": cases["itself"]["whole"],
+        "named_half": cases["named_half"]["whole"],
+        "held_out_half": cases["held_out_half"]["whole"],
+        "named_region": cases["named_half"]["region"],
+        "held_out_region": cases["held_out_half"]["region"],
+    }
+
+
+@torch.inference_mode()
 def evaluate(networks: nn.ModuleDict, count: int) -> dict[str, object]:
     """All measures.
 
@@ -92,32 +123,18 @@ def evaluate(networks: nn.ModuleDict, count: int) -> dict[str, object]:
     Returns:
         PSNR by case, the goals and which were missed, the extractor's errors, and the time of a frame.
     """
-    named, held_out = (TRAINED, count), (HELD_OUT, 3 * count)
-    cases = {
-        f"{name}_{kind}": train_pictures.measure(networks, *train_pictures.examples(*who, seed=100))
-        for name, (names, n) in (("named", named), ("held_out", held_out))
-        for kind, who in (("half", (names, "half", n)), ("talking", (names, "talking", n)))
-    }
-    cases["itself"] = train_pictures.measure(
-        networks, *train_pictures.examples(TRAINED, "half", count, seed=101), itself=True
-    )
-    reached = {
-        "itself": cases["itself"]["whole"],
-        "named_half": cases["named_half"]["whole"],
-        "held_out_half": cases["held_out_half"]["whole"],
-        "named_region": cases["named_half"]["region"],
-        "held_out_region": cases["held_out_half"]["region"],
-    }
+    cases = psnr_cases(networks, TRAINED, count)
     extractor = {}
-    for name, (names, n) in (("named", named), ("held_out", held_out)):
+    for name, names, n in (("named", TRAINED, count), ("held_out", HELD_OUT, 3 * count)):
         identity, motion = train_pictures.examples(names, "half", n, seed=102)
         pictures = F.avg_pool2d(torch.cat([render(identity[[i]], motion[[i]]) for i in range(len(identity))]), 2)
         record = pose_record(identity, motion)
         extractor[name] = train_extractor.measure(networks[train_extractor.NETWORK], pictures, record)
+    found = reached(cases)
     return {
         "psnr_db": cases,
-        "goals_db": dict(_GOALS),
-        "missed": {name: round(reached[name] - goal, 2) for name, goal in _GOALS.items() if reached[name] < goal},
+        "goals_db": dict(GOALS),
+        "missed": {name: round(found[name] - goal, 2) for name, goal in GOALS.items() if found[name] < goal},
         "extractor": extractor,
         "frame_ms": round(1000 * frame_seconds(networks), 1),
         "threads": torch.get_num_threads(),

@@ -6,15 +6,15 @@ python -m tools.miniature.presenter_sheet [FILE.png]
 from __future__ import annotations
 
 import sys
-from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
+
+from ditto_core.quality import write_png
 
 from .presenter import render
 from .presenter_cast import CAST, cast
@@ -49,17 +49,6 @@ def to_bytes(picture: Tensor) -> NDArray[np.uint8]:
     """A picture (3, h, w) in 0..1 as RGB bytes (h, w, 3)."""
     array: NDArray[np.uint8] = (picture * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().cpu().numpy()
     return array
-
-
-def write_png(path: Path, pixels: NDArray[np.uint8]) -> None:
-    """Writes RGB bytes (h, w, 3) to a PNG file."""
-    encoder = av.CodecContext.create("png", "w")
-    encoder.height, encoder.width, _ = pixels.shape
-    encoder.pix_fmt, encoder.time_base = "rgb24", Fraction(1, 25)
-    encoder.options = {"pred": "mixed"}
-    packets = encoder.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")) + encoder.encode(None)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(bytes(packet) for packet in packets))
 
 
 def _tiles(pictures: Tensor, size: int, columns: int) -> Tensor:
