@@ -58,18 +58,20 @@ def _expression_table() -> dict[str, _Moves]:
     """Each parameter's key points and their moves (x, y, z) in head units.
 
     Points move as the drawn features do, times a gain where the drawn move is small against a heat map's width.
+    Lips that part and lids that fall also go far into the picture: what comes to light there is then sampled from
+    other planes of the appearance volume, and so the decoder is told to draw the inside of a mouth, or a shut eye.
     """
-    corner, small = 1.5, 2.0
+    corner, small, inwards, bared = 1.5, 2.0, 0.9, 0.4
     hinge = 0.97 - JAW_HINGE
     m = MOUTH
     return {
         "open": {
             6: (m.open_x, m.open_corner, 0.0),
             12: (-m.open_x, m.open_corner, 0.0),
-            14: (0.0, -m.open_upper, 0.0),
-            17: (0.0, m.open_lower, 0.0),
-            19: (0.7 * m.open_x, 0.9 * m.open_lower, 0.0),
-            20: (-0.7 * m.open_x, 0.9 * m.open_lower, 0.0),
+            14: (0.0, -m.open_upper, inwards),
+            17: (0.0, m.open_lower, inwards),
+            19: (0.7 * m.open_x, 0.9 * m.open_lower, inwards),
+            20: (-0.7 * m.open_x, 0.9 * m.open_lower, inwards),
             7: (0.0, JAW_DROP * hinge, 0.0),
         },
         "wide": {
@@ -81,10 +83,10 @@ def _expression_table() -> dict[str, _Moves]:
         "pucker": {
             6: (corner * m.pucker_x, 0.0, -0.05),
             12: (-corner * m.pucker_x, 0.0, -0.05),
-            14: (0.0, -0.03, -0.12),
-            17: (0.0, 0.03, -0.12),
-            19: (m.pucker_x, 0.02, -0.12),
-            20: (-m.pucker_x, 0.02, -0.12),
+            14: (0.0, -0.03, -0.05),
+            17: (0.0, 0.03, -0.05),
+            19: (m.pucker_x, 0.02, -0.05),
+            20: (-m.pucker_x, 0.02, -0.05),
         },
         "smile": {
             6: (-corner * m.smile_x, -corner * m.smile_y, 0.0),
@@ -93,15 +95,15 @@ def _expression_table() -> dict[str, _Moves]:
             9: (0.0, -0.06, 0.0),
         },
         "teeth": {
-            14: (0.0, -small * m.teeth_upper, 0.06),
-            17: (0.0, small * m.teeth_lower, 0.06),
-            19: (-0.03, 0.03, 0.06),
-            20: (0.03, 0.03, 0.06),
+            14: (0.0, -small * m.teeth_upper, bared),
+            17: (0.0, small * m.teeth_lower, -bared / 2),
+            19: (-0.03, 0.03, -bared / 2),
+            20: (0.03, 0.03, -bared / 2),
         },
         "brow": {1: (0.0, -small * BROW, 0.0), 2: (0.0, -small * BROW, 0.0)},
         "brow_inner": {18: (0.0, -small * BROW_INNER, 0.0)},
-        "blink_left": {13: (0.0, corner * BLINK, 0.0)},
-        "blink_right": {16: (0.0, corner * BLINK, 0.0)},
+        "blink_left": {13: (0.0, corner * BLINK, inwards / 2)},
+        "blink_right": {16: (0.0, corner * BLINK, inwards / 2)},
         "gaze_x": {11: (small * GAZE_X, 0.0, 0.0), 15: (small * GAZE_X, 0.0, 0.0)},
         "gaze_y": {11: (0.0, small * GAZE_Y, 0.0), 15: (0.0, small * GAZE_Y, 0.0)},
     }
