@@ -37,7 +37,8 @@ class Placement:
     """Where the faces of one batch go. For an image avatar it never changes.
 
     Attributes:
-        box: the part of the frames that the faces touch. Its corners are even: it holds whole chroma samples.
+        box: the part of the frames that the faces touch, and where there is room two more columns at its left, for
+            the chroma samples that lie there. Its corners are even: it holds whole chroma samples.
         grid: (b, h, w, 2) float32, for each pixel of the box its place in the face picture, in -1..1.
         mask: (b, 1, h, w) float32 in 0..1, the face's share of each pixel.
     """
@@ -107,6 +108,7 @@ def place(crop_to_frame: Tensor, frame_size: tuple[int, int], device: torch.devi
             remedy="register the avatar again",
         )
     box = face_box(matrices, frame_size)
+    box = box._replace(left=max(box.left - 2, 0))
     grid = _sampling_grid(frame_to_crop, box, device)
     mask = _face_mask(device).expand(len(grid), -1, -1, -1)
     return Placement(box=box, grid=grid, mask=_sample(mask, grid))

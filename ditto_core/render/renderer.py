@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,8 @@ from ..errors import InvalidValueError
 from ..motion.order import source_index, source_step
 from ..networks.presets import KEYPOINTS
 from .cadence import interpolate_chunk
-from .paste import Box, Placement, face_box, paste, place
+from .compositor import Compositor
+from .paste import Box, face_box
 from .regions import mouth_polygon
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class RenderOptions:
     Attributes:
         batch: faces drawn at once, 1 to 64; None is 8 on a GPU and 4 on a CPU. A batch of 1 is slow on a CPU.
         cadence: 1 draws every face, 2 every second one; the others are interpolated.
-        volume_memory_mb: memory for the appearance volumes of a video avatar that are kept for its next turn;
-            those of one batch are kept in any case.
+        volume_memory_mb: memory for the appearance volumes of a video avatar that are kept for its next turn,
+            and as much for its frames in NV12; those of one batch are kept in any case.
     """
 
     batch: int | None = None
@@ -58,7 +58,7 @@ class RenderedFrames(NamedTuple):
     """Frames of one chunk, and what is where in them.
 
     Attributes:
-        pictures: (n, H, W, 3) uint8 RGB on the device.
+        pictures: (n, H, W, 3) uint8 RGB on the device; or NV12, (n, 3 H / 2, W), where that was asked for.
         face_boxes: n boxes of the face crop in the frame.
         mouths: (n, 6, 2) mouth polygons in pixels of the frame, float64 on the CPU.
     """
@@ -89,7 +89,7 @@ class Renderer:
         self._is_still = len(avatar.frames) == 1
         self._batch = options.batch or (8 if backend.device.type == "cuda" else 4)
         self._volumes: OrderedDict[int, Tensor] = OrderedDict()
-        self._still: tuple[Tensor, Placement] | None = None
+        self._compositor = Compositor(avatar, backend.device, memory_mb=options.volume_memory_mb)
 
     @property
     def batch(self) -> int:
@@ -132,15 +132,25 @@ class Renderer:
         return interpolate_chunk(self._draw(x_s[::2], x_d[::2], sources[::2], 0), len(x_d))
 
     @torch.inference_mode()
-    def render(self, x_s: Tensor, x_d: Tensor, *, first: int = 0) -> RenderedFrames:
-        """Finished frames, faces pasted back; arguments and errors as of `faces`."""
+    def render(
+        self, x_s: Tensor, x_d: Tensor, *, first: int = 0, colour: Literal["rgb", "nv12"] = "rgb"
+    ) -> RenderedFrames:
+        """Finished frames, faces pasted back.
+
+        Args:
+            x_s: see `faces`.
+            x_d: see `faces`.
+            first: see `faces`.
+            colour: what the pictures are: RGB, or NV12 for an encoder.
+
+        Raises:
+            InvalidValueError: as of `faces`.
+        """
         faces = self.faces(x_s, x_d, first=first)
         sources = self._sources(first, len(faces))
-        pictures = []
-        for start in range(0, len(faces), self._batch):
-            part = slice(start, start + self._batch)
-            frames, placement = self._background(sources[part])
-            pictures.append(paste(faces[part], frames, placement))
+        composite = self._compositor.nv12 if colour == "nv12" else self._compositor.rgb
+        parts = [slice(start, start + self._batch) for start in range(0, len(faces), self._batch)]
+        pictures = [composite(faces[part], sources[part]) for part in parts]
         matrices = self._avatar.crop_to_frame[sources]
         boxes = [face_box(matrix[None], self._avatar.frames.size) for matrix in matrices]
         return RenderedFrames(torch.cat(pictures), boxes, mouth_polygon(x_d.cpu(), matrices))
@@ -176,15 +186,3 @@ class Renderer:
                 self._volumes.popitem(last=False)
         self._volumes.move_to_end(block)
         return self._volumes[block]
-
-    def _background(self, sources: Sequence[int]) -> tuple[Tensor, Placement]:
-        """Source frames on the device and where the faces go; made once for an image."""
-        if self._still is not None:
-            return self._still
-        frames, device = self._avatar.frames, self._backend.device
-        wanted = [0] if self._is_still else list(sources)
-        pictures = torch.from_numpy(np.stack([frames[source] for source in wanted])).to(device)
-        background = pictures, place(self._avatar.crop_to_frame[wanted], frames.size, device)
-        if self._is_still:
-            self._still = background
-        return background

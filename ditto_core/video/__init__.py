@@ -1,16 +1,24 @@
-"""Video: frames and sound become a file, in process."""
+"""Video: frames and sound become a file or a stream, in process."""
 
+from .alpha import AlphaWriter, alpha_file
+from .containers import FRAGMENTED_MP4, TS
 from .encoder import ENCODERS, QUALITIES, EncoderChoice, EncoderError, EncoderOptions, choose_encoder
-from .mux import VideoWriteError, VideoWriter, video_file
+from .mux import VideoWriter, video_file, video_stream
+from .muxer import VideoWriteError
 
 __all__ = [
     "ENCODERS",
+    "FRAGMENTED_MP4",
     "QUALITIES",
+    "TS",
+    "AlphaWriter",
     "EncoderChoice",
     "EncoderError",
     "EncoderOptions",
     "VideoWriteError",
     "VideoWriter",
+    "alpha_file",
     "choose_encoder",
     "video_file",
+    "video_stream",
 ]

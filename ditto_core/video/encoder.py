@@ -1,4 +1,4 @@
-"""Video encoders, in process through PyAV: which one opens, how it is set, and pictures in its colours."""
+"""Video encoders, in process through PyAV: which one opens, and how it is set."""
 
 from __future__ import annotations
 
@@ -9,20 +9,11 @@ from typing import cast
 
 import av
 import av.codec
-import numpy as np
 import torch
 from av.container import OutputContainer
 from av.video.codeccontext import VideoCodecContext
-from av.video.reformatter import (
-    ColorPrimaries,
-    ColorRange,
-    Colorspace,
-    ColorTrc,
-    Interpolation,
-    VideoReformatter,
-)
+from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from av.video.stream import VideoStream
-from numpy.typing import NDArray
 
 from ..errors import DittoError, InvalidValueError
 
@@ -32,9 +23,19 @@ QUALITIES = ("broadcast", "web", "live")
 """Best picture; small files for the web; least delay and work."""
 
 _NVENC = {
-    "broadcast": {"preset": "p5", "tune": "hq", "rc": "vbr", "cq": "17"},
-    "web": {"preset": "p4", "tune": "hq", "rc": "vbr", "cq": "23"},
-    "live": {"preset": "p1", "tune": "ull", "rc": "vbr", "cq": "26", "bf": "0", "zerolatency": "1"},
+    "broadcast": {"preset": "p5", "tune": "hq", "cq": "17"},
+    "web": {"preset": "p4", "tune": "hq", "cq": "23"},
+    "live": {
+        "preset": "p1",
+        "tune": "ull",
+        "cq": "26",
+        "bf": "0",
+        "zerolatency": "1",
+        "delay": "0",
+        "rc-lookahead": "0",
+        "forced-idr": "1",
+        "strict_gop": "1",
+    },
 }
 _SETTINGS: dict[str, dict[str, dict[str, str]]] = {
     "h264_nvenc": _NVENC,
@@ -43,12 +44,12 @@ _SETTINGS: dict[str, dict[str, dict[str, str]]] = {
     "libx264": {
         "broadcast": {"crf": "14", "preset": "faster"},
         "web": {"crf": "20", "preset": "veryfast"},
-        "live": {"crf": "23", "preset": "ultrafast", "tune": "zerolatency"},
+        "live": {"crf": "23", "preset": "ultrafast", "tune": "zerolatency", "forced-idr": "1"},
     },
     "libx265": {
-        "broadcast": {"crf": "16", "preset": "medium", "x265-params": "log-level=none"},
-        "web": {"crf": "22", "preset": "fast", "x265-params": "log-level=none"},
-        "live": {"crf": "25", "preset": "ultrafast", "tune": "zerolatency", "x265-params": "log-level=none"},
+        "broadcast": {"crf": "16", "preset": "medium"},
+        "web": {"crf": "22", "preset": "fast"},
+        "live": {"crf": "25", "preset": "ultrafast", "tune": "zerolatency", "forced-idr": "1"},
     },
     "libsvtav1": {
         "broadcast": {"crf": "20", "preset": "6"},
@@ -56,12 +57,17 @@ _SETTINGS: dict[str, dict[str, dict[str, str]]] = {
         "live": {"crf": "35", "preset": "10"},
     },
 }
+NVENC = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
+_NV12 = ("libx264", *NVENC)
+"""The others take planar chroma, which PyAV makes of NV12."""
 ENCODERS = ("auto", *_SETTINGS)
 _AUTO = ("h264_nvenc", "libx264")  # H.264 plays everywhere
 _KEYFRAME_SECONDS = {"broadcast": 2, "web": 2, "live": 1}
 _LARGEST_SIDE = 8192
 _LARGEST_RATE = 240
 _LARGEST_DENOMINATOR = 10_000
+_LARGEST_CRF = 51
+_BITRATES = range(50_000, 500_000_001)
 
 
 class EncoderError(DittoError):
@@ -84,17 +90,21 @@ class EncoderOptions:
         encoder: one of `ENCODERS`; "auto" takes the first of h264_nvenc and libx264 that opens.
         quality: one of `QUALITIES`.
         fps: frames a second, above 0, at most 240, such as Fraction(30000, 1001).
+        crf: constant quality in place of the quality word's own, 0 (best) to 51; NVENC calls it CQ.
+        bitrate: bits a second to keep to in place of a constant quality, 50 thousand to 500 million.
     """
 
     encoder: str = "auto"
     quality: str = "web"
     fps: Fraction = Fraction(25)
+    crf: float | None = None
+    bitrate: int | None = None
 
     def __post_init__(self) -> None:
         """Checks the words and the rate.
 
         Raises:
-            InvalidValueError: a word is unknown or the rate out of range.
+            InvalidValueError: a word is unknown, a number out of range, or quality and bit rate are both given.
         """
         if self.encoder not in ENCODERS:
             raise InvalidValueError(f"encoder {self.encoder!r}", remedy=f"choose {', '.join(ENCODERS)}")
@@ -105,6 +115,14 @@ class EncoderOptions:
             raise InvalidValueError(
                 f"{self.fps} frames a second", remedy=f"give a Fraction above 0, at most {_LARGEST_RATE}"
             )
+        if self.crf is not None and not 0 <= self.crf <= _LARGEST_CRF:
+            raise InvalidValueError(f"crf {self.crf}", remedy=f"choose 0 to {_LARGEST_CRF}")
+        if self.bitrate is not None and self.bitrate not in _BITRATES:
+            raise InvalidValueError(
+                f"{self.bitrate} bits a second", remedy=f"choose {_BITRATES.start} to {_BITRATES.stop - 1}"
+            )
+        if self.crf is not None and self.bitrate is not None:
+            raise InvalidValueError(f"crf {self.crf} and {self.bitrate} bits a second", remedy="give one of them")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,27 +184,6 @@ def add_video_stream(
     return stream
 
 
-class PictureConverter:
-    """RGB pictures as 4:2:0 frames, BT.709, TV range."""
-
-    def __init__(self) -> None:
-        self._reformatter = VideoReformatter()
-
-    def __call__(self, picture: NDArray[np.uint8]) -> av.VideoFrame:
-        """(H, W, 3) uint8 RGB -> a yuv420p frame, tagged."""
-        frame = self._reformatter.reformat(
-            av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24"),
-            format="yuv420p",
-            dst_colorspace=Colorspace.ITU709,
-            src_color_range=ColorRange.JPEG,
-            dst_color_range=ColorRange.MPEG,
-            interpolation=Interpolation.AREA,
-        )
-        frame.color_primaries = ColorPrimaries.BT709
-        frame.color_trc = ColorTrc.BT709
-        return frame
-
-
 def _opening_problem(name: str, options: EncoderOptions, size: tuple[int, int]) -> str | None:
     try:
         context = cast(VideoCodecContext, av.CodecContext.create(name, "w"))
@@ -201,17 +198,46 @@ def _opening_problem(name: str, options: EncoderOptions, size: tuple[int, int]) 
 
 def _configure(context: VideoCodecContext, name: str, options: EncoderOptions, size: tuple[int, int]) -> None:
     context.height, context.width = size
-    context.pix_fmt = "yuv420p"
+    context.pix_fmt = "nv12" if name in _NV12 else "yuv420p"
     context.framerate = options.fps
     context.time_base = 1 / options.fps
-    context.gop_size = max(1, round(options.fps * _KEYFRAME_SECONDS[options.quality]))
+    context.gop_size = key_frame_distance(options)
+    tag_colours(context)
+    context.options = encoder_settings(name, options)
+    if options.bitrate is not None:
+        context.bit_rate = options.bitrate
+    if name in ("libx265", "hevc_nvenc"):
+        context.codec_tag = "hvc1"  # with ffmpeg's own choice, hev1, Apple's players show nothing
+
+
+def tag_colours(context: VideoCodecContext) -> None:
+    """Writes into the stream what its colours mean: BT.709, TV range."""
     context.colorspace = Colorspace.ITU709
     context.color_range = ColorRange.MPEG
     context.color_primaries = ColorPrimaries.BT709
     context.color_trc = ColorTrc.BT709
-    context.options = dict(_SETTINGS[name][options.quality])
+
+
+def key_frame_distance(options: EncoderOptions) -> int:
+    """Frames from one key frame to the next."""
+    return max(1, round(options.fps * _KEYFRAME_SECONDS[options.quality]))
+
+
+def encoder_settings(name: str, options: EncoderOptions) -> dict[str, str]:
+    """FFmpeg's options of an encoder, without those that every encoder has."""
+    settings = {**_SETTINGS[name][options.quality], "chroma_sample_location": "left"}
+    constant = "cq" if name in NVENC else "crf"
+    if options.crf is not None:
+        settings[constant] = f"{options.crf:g}"
+    if options.bitrate is not None:
+        del settings[constant]
+        if name != "libsvtav1":  # which knows no upper limit beside a target
+            settings |= {"maxrate": str(options.bitrate), "bufsize": str(options.bitrate)}
+    if name in NVENC:
+        settings["rc"] = "vbr"
+    if name == "libx265":
+        settings["x265-params"] = "log-level=none:open-gop=0"
     if name == "libx264" and torch.backends.cpu.get_cpu_capability() == "AVX512":
         # x264's AVX-512 code for mb-tree now and then encodes the same frames differently
-        context.options |= {"x264-params": "asm=avx2"}
-    if name in ("libx265", "hevc_nvenc"):
-        context.codec_tag = "hvc1"  # with ffmpeg's own choice, hev1, Apple's players show nothing
+        settings["x264-params"] = "asm=avx2"
+    return settings

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import av
 import numpy as np
 from av.audio.stream import AudioStream
 from av.container import OutputContainer
+from numpy.typing import NDArray
 
 from ..errors import InvalidValueError
-
-if TYPE_CHECKING:
-    from ..speech import Sound
 
 RATE = 48000
 """At 16 kHz one AAC packet is 1.6 video frames long, at 48 kHz half a frame."""
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "3.0", 4: "4.0", 5: "5.0", 6: "5.1", 8: "7.1"}
 _BITS_PER_CHANNEL = 96_000
+
+
+class SoundSource(Protocol):
+    """A sound that is read in order; it may still be growing."""
+
+    @property
+    def rate(self) -> int:
+        """Samples a second."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        ...
+
+    def part(self, start: int, stop: int) -> NDArray[np.float32]:
+        """(channels, m) samples from start to stop, m less beyond the end. What lies before is not read again."""
+        ...
 
 
 class SoundTrack:
@@ -33,8 +49,8 @@ class SoundTrack:
         InvalidValueError: AAC has no layout of that many channels.
     """
 
-    def __init__(self, container: OutputContainer, sound: Sound) -> None:
-        channels = len(sound.samples)
+    def __init__(self, container: OutputContainer, sound: SoundSource) -> None:
+        channels = sound.channels
         if channels not in _LAYOUTS:
             raise InvalidValueError(
                 f"a sound of {channels} channels", remedy=f"mix it down to one of {sorted(_LAYOUTS)} channels"
@@ -51,7 +67,7 @@ class SoundTrack:
         end = round(time * self._sound.rate)
         if end <= self._position:
             return
-        part = self._sound.samples[:, self._position : end]
+        part = self._sound.part(self._position, end)
         part = np.pad(part, ((0, 0), (0, end - self._position - part.shape[1])))
         # interleaved: PyAV reads beyond the last of 8 planes
         interleaved = np.ascontiguousarray(part.T, dtype=np.float32).reshape(1, -1)

@@ -9,59 +9,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from support.paste_back import crop_matrix, noise_faces, noise_frames, pasted_rgb
 from torch import Tensor
 
 from ditto_core.errors import InvalidValueError
 from ditto_core.motion.controls import LIP_POINTS
 from ditto_core.networks.presets import FACE_SIZE, KEYPOINTS
 from ditto_core.render import face_box, paste, place
-from ditto_core.render.paste import edge_mask
 from ditto_core.render.regions import mouth_polygon
 
 CPU = torch.device("cpu")
 SIZE = (96, 128)
-
-
-def crop_matrix(scale: float, degrees: float, x: float, y: float) -> Tensor:
-    """(1, 3, 3): a crop of `scale` frame pixels a crop pixel, turned, with its middle at (x, y)."""
-    cos, sin = scale * math.cos(math.radians(degrees)), scale * math.sin(math.radians(degrees))
-    middle = (FACE_SIZE - 1) / 2
-    dx, dy = x - middle * (cos - sin), y - middle * (sin + cos)
-    return torch.tensor([[[cos, -sin, dx], [sin, cos, dy], [0, 0, 1]]], dtype=torch.float32)
-
-
-def random_faces(count: int, seed: int = 0) -> Tensor:
-    return torch.rand(count, 3, FACE_SIZE, FACE_SIZE, generator=torch.Generator().manual_seed(seed))
-
-
-def random_frames(count: int, size: tuple[int, int] = SIZE, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, 256, (count, *size, 3), dtype=torch.uint8, generator=generator)
-
-
-def bilinear(picture: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Samples (h, w, c) at float64 positions, zero outside, tap by tap."""
-    height, width = picture.shape[:2]
-    left, top = np.floor(x).astype(int), np.floor(y).astype(int)
-    total = np.zeros((*x.shape, picture.shape[2]))
-    for column, row in ((left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)):
-        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        weight = (1 - np.abs(x - column)) * (1 - np.abs(y - row)) * inside
-        total += weight[..., None] * picture[row.clip(0, height - 1), column.clip(0, width - 1)]
-    return total
-
-
-def reference(face: Tensor, frame: Tensor, matrix: Tensor) -> NDArray[np.float64]:
-    """Paste-back of the whole frame in float64, not rounded."""
-    height, width = frame.shape[:2]
-    y, x = np.mgrid[:height, :width].astype(np.float64)
-    inverse = np.linalg.inv(matrix.double().numpy())
-    u, v, _ = np.einsum("ij,jhw->ihw", inverse, np.stack([x, y, np.ones_like(x)]))
-    mask = edge_mask(FACE_SIZE, FACE_SIZE, ratio_height=0.9, ratio_width=0.9).numpy()[..., None]
-    sampled = bilinear(face.double().permute(1, 2, 0).numpy() * 255, u, v)
-    share = bilinear(mask, u, v)
-    return share * sampled + (1 - share) * frame.double().numpy()
 
 
 placements = st.builds(
@@ -77,17 +35,17 @@ placements = st.builds(
 @given(placements)
 def test_within_one_grey_level_of_the_exact_picture(matrix: Tensor) -> None:
     """Also with the face beyond the frame's edges, or wholly outside."""
-    faces, frames = random_faces(1), random_frames(1)
+    faces, frames = noise_faces(1), noise_frames(1, SIZE)
     pasted = paste(faces, frames, place(matrix, SIZE, CPU))
-    error = np.abs(pasted[0].numpy() - reference(faces[0], frames[0], matrix[0]))
+    error = np.abs(pasted[0].numpy() - pasted_rgb(faces[0], frames[0], matrix[0]))
     assert error.max() <= 0.6  # rounded to nearest; float32 positions are within 1e-3 pixel
 
 
 def test_a_large_frame_is_as_exact() -> None:
     size = (1080, 1920)
-    matrix, faces, frames = crop_matrix(1.9, 17, 1500, 600), random_faces(1), random_frames(1, size)
+    matrix, faces, frames = crop_matrix(1.9, 17, 1500, 600), noise_faces(1), noise_frames(1, size)
     pasted = paste(faces, frames, place(matrix, size, CPU))
-    error = np.abs(pasted[0].numpy() - reference(faces[0], frames[0], matrix[0]))
+    error = np.abs(pasted[0].numpy() - pasted_rgb(faces[0], frames[0], matrix[0]))
     assert error.max() <= 0.6
 
 
@@ -101,7 +59,7 @@ def test_rounds_where_the_original_truncates() -> None:
 
 
 def test_frame_beyond_the_box_and_source_frame_stay_as_they_are() -> None:
-    faces, frames, matrix = random_faces(2), random_frames(1), crop_matrix(0.1, 20, 60, 40)
+    faces, frames, matrix = noise_faces(2), noise_frames(1, SIZE), crop_matrix(0.1, 20, 60, 40)
     before, box = frames.clone(), face_box(matrix, SIZE)
     pasted = paste(faces, frames, place(matrix, SIZE, CPU))
     assert torch.equal(frames, before)
@@ -113,7 +71,7 @@ def test_frame_beyond_the_box_and_source_frame_stay_as_they_are() -> None:
 
 
 def test_batch_of_different_places_equals_one_by_one() -> None:
-    faces, frames = random_faces(3), random_frames(3)
+    faces, frames = noise_faces(3), noise_frames(3, SIZE)
     matrices = torch.cat([crop_matrix(0.12, 5 * i, 50 + 7.3 * i, 40 + 3.1 * i) for i in range(3)])
     together = paste(faces, frames, place(matrices, SIZE, CPU))
     for i in range(3):
@@ -122,7 +80,7 @@ def test_batch_of_different_places_equals_one_by_one() -> None:
 
 
 def test_one_placement_serves_a_batch_of_an_image_avatar() -> None:
-    faces, frames, matrix = random_faces(2), random_frames(1), crop_matrix(0.15, 0, 64, 48)
+    faces, frames, matrix = noise_faces(2), noise_frames(1, SIZE), crop_matrix(0.15, 0, 64, 48)
     together = paste(faces, frames, place(matrix, SIZE, CPU))
     twice = place(matrix.expand(2, -1, -1), SIZE, CPU)
     assert torch.equal(together, paste(faces, frames.expand(2, -1, -1, -1), twice))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from torch import Tensor
 from ditto_core.backends import TorchBackend, precision_type
 from ditto_core.checkpoints.models import load_models
 from ditto_core.errors import InvalidValueError
-from ditto_core.render import Renderer, RenderOptions
+from ditto_core.render import Renderer, RenderOptions, rgb_to_nv12
 from ditto_core.render.cadence import spherical_midpoint
 
 SIZE = (64, 96)
@@ -107,13 +108,23 @@ def test_every_frame_has_its_fixed_row_in_a_batch(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_frames_do_not_depend_on_how_they_are_grouped(count: int) -> None:
+@pytest.mark.parametrize("colour", ["rgb", "nv12"])
+def test_frames_do_not_depend_on_how_they_are_grouped(count: int, colour: Literal["rgb", "nv12"]) -> None:
     """Bit for bit, for an image and for a video avatar with its frames forth and back."""
     x_s, x_d = motion(5)
-    whole = renderer(count).render(x_s, x_d).pictures
-    parts = renderer(count)
-    pieces = [parts.render(x_s[a:b], x_d[a:b], first=a).pictures for a, b in ((0, 1), (1, 4), (4, 5))]
+    whole = renderer(count).render(x_s, x_d, colour=colour).pictures
+    parts = renderer(count, volume_memory_mb=0)
+    pieces = [parts.render(x_s[a:b], x_d[a:b], first=a, colour=colour).pictures for a, b in ((0, 1), (1, 4), (4, 5))]
     assert torch.equal(whole, torch.cat(pieces))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_nv12_is_the_rgb_picture_in_other_colours(count: int) -> None:
+    """Within a level: RGB is rounded before, NV12 only once."""
+    rgb, nv12 = renderer(count).render(*motion(5)), renderer(count).render(*motion(5), colour="nv12")
+    converted = rgb_to_nv12(rgb.pictures)
+    assert (converted.int() - nv12.pictures.int()).abs().max() <= 1
+    assert rgb.face_boxes == nv12.face_boxes and torch.equal(rgb.mouths, nv12.mouths)
 
 
 def test_video_frames_lie_over_their_own_source_frames() -> None:

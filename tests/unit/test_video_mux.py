@@ -200,7 +200,10 @@ def test_report(tmp_path: Path) -> None:
         "quality": "web",
         "frames": 50,
         "fps": "25",
+        "resampled": None,
         "duration_s": 2.0,
+        "input": "NV12 in memory",
+        "bytes_copied": 0,
     }
 
 
