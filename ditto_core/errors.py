@@ -53,3 +53,7 @@ class MissingPackageError(DittoError):
     def __init__(self, package: str, *, needed_for: str, install: str) -> None:
         self.package = package
         super().__init__(f"{needed_for} needs the package '{package}'", remedy=f"install it: {install}")
+
+
+class BackendError(DittoError):
+    """A rendering backend was asked for, and can't be made ready here."""

@@ -1,7 +1,17 @@
 """Backends: what runs the rendering networks."""
 
-from .backend import PRECISIONS, RenderBackend, precision_type
+from .backend import PRECISIONS, RenderBackend, choose_device, precision_type
 from .choice import BACKENDS, choose_backend
+from .compiled import CompiledBackend
 from .eager import TorchBackend
 
-__all__ = ["BACKENDS", "PRECISIONS", "RenderBackend", "TorchBackend", "choose_backend", "precision_type"]
+__all__ = [
+    "BACKENDS",
+    "PRECISIONS",
+    "CompiledBackend",
+    "RenderBackend",
+    "TorchBackend",
+    "choose_backend",
+    "choose_device",
+    "precision_type",
+]

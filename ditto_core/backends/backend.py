@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -10,6 +12,12 @@ from torch import Tensor
 from ..errors import InvalidValueError
 
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+Progress = Callable[[int, int], None]
+"""(done, total)."""
+
+_CPU_BFLOAT16 = {"avx512_bf16", "amx_bf16"}
 
 
 class RenderBackend(Protocol):
@@ -33,19 +41,58 @@ class RenderBackend(Protocol):
         """Volumes (b, ...), source and driving key points (b, 21, 3) -> (b, 3, 512, 512) RGB in 0..1."""
         ...
 
+    def warm_up(self, batch: int, progress: Progress | None = None) -> None:
+        """Makes everything ready for one batch size, so that no call of `faces` is slow."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the backend holds beside the models."""
+        ...
+
+
+def choose_device(word: str) -> torch.device:
+    """The device of auto, cpu or cuda; auto is the GPU where torch sees one.
+
+    Raises:
+        InvalidValueError: cuda is asked for, and torch sees no GPU, or the word is none of these.
+    """
+    if word not in ("auto", "cpu", "cuda"):
+        raise InvalidValueError(f"device {word!r}", remedy="choose auto, cpu or cuda")
+    available = torch.cuda.is_available()
+    if word == "cuda" and not available:
+        raise InvalidValueError(
+            "device cuda, where torch sees no GPU", remedy="use --device cpu, or see `python -m ditto_core doctor`"
+        )
+    return torch.device("cuda" if available and word != "cpu" else "cpu")
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 by itself, as Linux tells; elsewhere the answer is no."""
+    file = Path("/proc/cpuinfo")
+    if not file.is_file():
+        return False
+    flags = (line.split() for line in file.read_text().splitlines() if line.startswith("flags"))
+    return bool(_CPU_BFLOAT16 & set(next(flags, [])))
+
 
 def precision_type(word: str, device: torch.device) -> torch.dtype:
     """The type in which the rendering networks shall be loaded.
 
     Args:
-        word: auto, fp32, fp16 or bf16. "auto" is fp16 on a GPU, as in the original, and fp32 on a CPU.
+        word: auto, fp32, fp16 or bf16. "auto" is fp16 on a GPU, as in the original; on a CPU it is bf16 where the
+            processor multiplies bf16 by itself, which halves the time, else fp32.
         device: where they shall run.
 
     Raises:
         InvalidValueError: the word is none of these, or fp16 is asked for on a CPU.
     """
     if word == "auto":
-        word = "fp16" if device.type == "cuda" else "fp32"
+        word = "fp16" if device.type == "cuda" else "bf16" if cpu_has_bfloat16() else "fp32"
     if word not in PRECISIONS:
         raise InvalidValueError(f"precision {word!r}", remedy=f"choose auto, {', '.join(PRECISIONS)}")
     if word == "fp16" and device.type == "cpu":

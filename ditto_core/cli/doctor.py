@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..backends import precision_type
+from ..backends import choose_device, precision_type
 from ..bench.environment import describe
 from ..checkpoints import MINIATURE_SOURCE
 from ..checkpoints.convert import check_folder
@@ -19,7 +19,6 @@ from ..checkpoints.models import BUNDLED
 from ..errors import DittoError
 from ..video import ENCODERS, EncoderOptions, choose_encoder
 from .output import say
-from .render import chosen_device
 
 _TENSORRT = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx-cu13"}
 _OPTIONAL = {
@@ -47,7 +46,7 @@ def examine(models: Path | None = None) -> dict[str, Any]:
     Returns:
         environment, gpus, tensorrt, encoders, optional, models, and use: what `auto` takes, and why.
     """
-    device = chosen_device("auto")
+    device = choose_device("auto")
     precision = str(precision_type("auto", device)).removeprefix("torch.")
     encoders = {name: _opening(name) for name in ENCODERS if name != "auto"}
     return {
@@ -59,7 +58,7 @@ def examine(models: Path | None = None) -> dict[str, Any]:
         "models": _models(models),
         "use": {
             "device": f"{device}: " + ("torch sees a GPU" if device.type == "cuda" else "torch sees no GPU"),
-            "backend": "torch: the one rendering backend of this version",
+            "backend": "torch: ready at once; `--backend compiled` or an engine draws faster on a GPU",
             "precision": f"{precision}: as auto chooses on {device.type}",
             "encoder": choose_encoder(EncoderOptions(), _PICTURE).executed_by,
         },

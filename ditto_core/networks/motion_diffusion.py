@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -39,15 +39,19 @@ class RotaryEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, n, size) -> (b, n, size); row i is turned as position i."""
+        return self.turn(x, 0)
+
+    def turn(self, x: Tensor, first: int) -> Tensor:
+        """(b, n, size) -> (b, n, size); row i is turned as position first + i."""
         high = wide(x.dtype)
-        positions = torch.arange(x.shape[1], device=x.device, dtype=high)
+        positions = torch.arange(first, first + x.shape[1], device=x.device, dtype=high)
         angles = positions[:, None] * self.freqs.to(high)  # (n, size / 2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
 
 
-class _Attention(nn.Module):
+class Attention(nn.Module):
     """Multi-head attention with the parameter names of nn.MultiheadAttention."""
 
     def __init__(self, size: int, heads: int) -> None:
@@ -74,7 +78,7 @@ class _EncoderLayer(nn.Module):
     def __init__(self, preset: Preset, rotary: RotaryEmbedding) -> None:
         super().__init__()
         size = preset.latent_size
-        self.self_attn = _Attention(size, preset.heads)
+        self.self_attn = Attention(size, preset.heads)
         self.linear1 = nn.Linear(size, preset.feed_forward)
         self.linear2 = nn.Linear(preset.feed_forward, size)
         self.norm1 = nn.LayerNorm(size)
@@ -88,7 +92,7 @@ class _EncoderLayer(nn.Module):
         return x + self.linear2(F.gelu(self.linear1(self.norm2(x))))
 
 
-class _Film(nn.Module):
+class Film(nn.Module):
     """A scale and shift from the time embedding (FiLM, arXiv:1709.07871)."""
 
     def __init__(self, size: int) -> None:
@@ -101,25 +105,30 @@ class _Film(nn.Module):
         return (1 + scale) * y + shift
 
 
-class _DecoderLayer(nn.Module):
+class DecoderLayer(nn.Module):
     """Self-attention, attention to the condition, feed-forward; each modulated by time before it is added."""
 
     def __init__(self, preset: Preset, rotary: RotaryEmbedding) -> None:
         super().__init__()
         size = preset.latent_size
-        self.self_attn = _Attention(size, preset.heads)
-        self.multihead_attn = _Attention(size, preset.heads)
+        self.self_attn = Attention(size, preset.heads)
+        self.multihead_attn = Attention(size, preset.heads)
         self.linear1 = nn.Linear(size, preset.feed_forward)
         self.linear2 = nn.Linear(preset.feed_forward, size)
         self.norm1 = nn.LayerNorm(size)
         self.norm2 = nn.LayerNorm(size)
         self.norm3 = nn.LayerNorm(size)
-        self.film1 = _Film(size)
-        self.film2 = _Film(size)
-        self.film3 = _Film(size)
+        self.film1 = Film(size)
+        self.film2 = Film(size)
+        self.film3 = Film(size)
         self.rotary = rotary
 
+    def films(self) -> list[Film]:
+        """The three modulations, in order."""
+        return [self.film1, self.film2, self.film3]
+
     def forward(self, x: Tensor, memory: Tensor, time: Tensor) -> Tensor:
+        """(b, 80, latent), memory (b, m, latent) and time (b, latent) -> (b, 80, latent)."""
         y = self.norm1(x)
         turned = self.rotary(y)
         x = x + self.film1(self.self_attn(turned, turned, y), time)
@@ -132,7 +141,7 @@ class _DecoderLayer(nn.Module):
 class _DecoderStack(nn.Module):
     def __init__(self, preset: Preset, rotary: RotaryEmbedding) -> None:
         super().__init__()
-        self.stack = nn.ModuleList(_DecoderLayer(preset, rotary) for _ in range(preset.decoder_layers))
+        self.stack = nn.ModuleList(DecoderLayer(preset, rotary) for _ in range(preset.decoder_layers))
 
     def forward(self, x: Tensor, memory: Tensor, time: Tensor) -> Tensor:
         for layer in self.stack:
@@ -192,6 +201,15 @@ class MotionDiffusion(nn.Module):
         tokens = self.cond_encoder(self.cond_projection(condition.to(self.final_layer.weight.dtype)))
         return Condition(tokens, self.non_attn_cond_projection(tokens.mean(1)))
 
+    def embed(self, time: Tensor) -> Tensor:
+        """(b,) diffusion times -> (b, 4 latent)."""
+        dtype = self.final_layer.weight.dtype
+        return self.time_mlp[1:](self.time_mlp[0](time.to(wide(dtype))).to(dtype))
+
+    def layers(self) -> list[DecoderLayer]:
+        """The decoder's layers, first to last."""
+        return [cast(DecoderLayer, layer) for layer in self.seqTransDecoder.stack]
+
     def unconditioned(self, batch: int) -> Condition:
         """What stands in for `encode`'s result where nothing is heard, (batch, ...)."""
         return Condition(self.null_cond_embed.expand(batch, -1, -1), self.null_cond_hidden.expand(batch, -1))
@@ -210,7 +228,7 @@ class MotionDiffusion(nn.Module):
         """
         dtype = self.final_layer.weight.dtype
         rows = torch.cat([x, start[:, None].expand_as(x)], dim=-1).to(dtype)
-        t = self.time_mlp[1:](self.time_mlp[0](time.to(wide(dtype))).to(dtype))  # (b, 4 latent)
+        t = self.embed(time)
         memory = self.norm_cond(torch.cat([condition.tokens, self.to_time_tokens(t)], dim=1))  # (b, 82, latent)
         modulation = self.to_time_cond(t) + condition.hidden
         y = self.seqTransDecoder(self.input_projection(rows), memory, modulation)

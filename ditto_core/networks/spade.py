@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ def _conv(preset: Preset, channels_in: int, channels_out: int, kernel: int, *, b
     return nn.Conv2d(channels_in, channels_out, kernel, padding=kernel // 2, bias=bias)
 
 
-class _Spade(nn.Module):
+class Spade(nn.Module):
     """Instance norm, then a scale and shift for every pixel from the condition (arXiv:1903.07291, eq. 1)."""
 
     def __init__(self, preset: Preset, channels: int) -> None:
@@ -35,7 +36,7 @@ class _Spade(nn.Module):
         return instance_norm(x) * (1 + self.mlp_gamma(shared)) + self.mlp_beta(shared)
 
 
-class _SpadeBlock(nn.Module):
+class SpadeBlock(nn.Module):
     """Residual block of two SPADE norms and convolutions; the shortcut has its own where widths differ."""
 
     def __init__(self, preset: Preset, channels_in: int, channels_out: int) -> None:
@@ -43,14 +44,15 @@ class _SpadeBlock(nn.Module):
         middle = min(channels_in, channels_out)
         self.conv_0 = _conv(preset, channels_in, middle, 3)
         self.conv_1 = _conv(preset, middle, channels_out, 3)
-        self.norm_0 = _Spade(preset, channels_in)
-        self.norm_1 = _Spade(preset, middle)
+        self.norm_0 = Spade(preset, channels_in)
+        self.norm_1 = Spade(preset, middle)
         self.learned_shortcut = channels_in != channels_out
         if self.learned_shortcut:
             self.conv_s = _conv(preset, channels_in, channels_out, 1, bias=False)
-            self.norm_s = _Spade(preset, channels_in)
+            self.norm_s = Spade(preset, channels_in)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        """(b, in, h, w) and the condition of any size -> (b, out, h, w)."""
         y = self.conv_0(F.leaky_relu(self.norm_0(x, condition), 0.2))
         y = self.conv_1(F.leaky_relu(self.norm_1(y, condition), 0.2))
         if self.learned_shortcut:
@@ -68,13 +70,18 @@ class SpadeDecoder(nn.Module):
         self._middle = [f"G_middle_{i}" for i in range(preset.middle_blocks)]
         self._ups = [f"up_{i}" for i in range(len(ups))]
         for name in self._middle:
-            self.add_module(name, _SpadeBlock(preset, width, width))
+            self.add_module(name, SpadeBlock(preset, width, width))
         for name, (a, b) in zip(self._ups, itertools.pairwise((width, *ups)), strict=True):
-            self.add_module(name, _SpadeBlock(preset, a, b))
+            self.add_module(name, SpadeBlock(preset, a, b))
         factor = preset.pixel_shuffle
         self.conv_img = nn.Sequential(
             nn.Conv2d((width, *ups)[-1], 3 * factor**2, 3, padding=1), nn.PixelShuffle(factor)
         )
+
+    def blocks(self) -> tuple[list[SpadeBlock], list[SpadeBlock]]:
+        """The middle blocks, and those that each follow an enlargement."""
+        middle, ups = ([cast(SpadeBlock, self.get_submodule(n)) for n in names] for names in (self._middle, self._ups))
+        return middle, ups
 
     def forward(self, feature: Tensor) -> Tensor:
         """Draws the face.
@@ -86,10 +93,11 @@ class SpadeDecoder(nn.Module):
             (b, 3, 512, 512) RGB in 0..1.
         """
         x = self.fc(feature)
-        for name in self._middle:
-            x = self.get_submodule(name)(x, feature)
-        for name in self._ups:
+        middle, ups = self.blocks()
+        for block in middle:
+            x = block(x, feature)
+        for block in ups:
             x = F.interpolate(x, scale_factor=2.0, mode="nearest")
             condition = F.interpolate(feature, size=x.shape[2:], mode="nearest")
-            x = self.get_submodule(name)(x, condition)
+            x = block(x, condition)
         return torch.sigmoid(self.conv_img(F.leaky_relu(x, 0.2)))

@@ -45,7 +45,7 @@ def sample_volume(volume: Tensor, points: Tensor) -> Tensor:
     return sampled.to(volume.dtype)
 
 
-def _pool_planes(x: Tensor, step: int) -> Tensor:
+def pool_planes(x: Tensor, step: int) -> Tensor:
     """Average pooling of height and width; as 2-D pooling, which the CPU has in half precision too."""
     return F.avg_pool2d(x.flatten(1, 2), step).unflatten(1, x.shape[1:3])
 
@@ -54,7 +54,7 @@ class _DownBlock(ConvNorm3d):
     """Convolution, norm, ReLU, and pooling that halves height and width."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _pool_planes(super().forward(x), 2)
+        return pool_planes(super().forward(x), 2)
 
 
 class _UpBlock(ConvNorm3d):
@@ -154,15 +154,34 @@ class DenseMotionNetwork(nn.Module):
         """
         grid = coordinate_grid(*self.grid, like=x_d)  # (d, h, w, 3)
         shifts = F.pad(x_s - x_d, (0, 0, 1, 0))  # (b, 22, 3): the background's is zero
-        heat = F.pad(self._heatmaps(x_d) - self._heatmaps(x_s), (0, 0, 0, 0, 0, 0, 1, 0))  # (b, 22, d, h, w)
-        samples = self._shifted_volumes(f_s, grid, shifts)  # (b, 22, c', d, h, w)
+        heat = self.heat_difference(x_s, x_d)
+        samples = self._shifted_volumes(self.compressed(f_s), grid, shifts)  # (b, 22, c', d, h, w)
         x = torch.cat([heat[:, :, None].to(f_s.dtype), samples], dim=2).flatten(1, 2)
         x = self.hourglass(x)  # (b, width, d, h, w)
         logits = self.mask(x)
         mask = logits.to(wide(logits.dtype)).softmax(1)
-        # the masks sum to 1, so that the mean of shifted grids is the grid and the mean shift
+        return self.motion(mask, shifts, torch.sigmoid(self.occlusion(x.flatten(1, 2))))
+
+    def compressed(self, f_s: Tensor) -> Tensor:
+        """The volume at the motion grid's size, with fewer channels: (b, c', d, h, w)."""
+        (depth, size), (volume_depth, volume_size) = self.grid, self.volume
+        if volume_depth != depth:
+            f_s = f_s.unflatten(2, (depth, -1)).mean(3)
+        if volume_size != size:
+            f_s = pool_planes(f_s, volume_size // size)
+        return F.relu(self.norm(self.compress(f_s)))
+
+    def heat_difference(self, x_s: Tensor, x_d: Tensor) -> Tensor:
+        """(b, 22, d, h, w): heat maps of the driving points less those of the source; the background's is zero."""
+        return F.pad(self._heatmaps(x_d) - self._heatmaps(x_s), (0, 0, 0, 0, 0, 0, 1, 0))
+
+    def motion(self, mask: Tensor, shifts: Tensor, occlusion: Tensor) -> DenseMotion:
+        """Mixes the shifts (b, 22, 3) by the mask; the result is at the volume's size.
+
+        The masks sum to 1, so that the mean of shifted grids is the grid and the mean shift.
+        """
+        grid = coordinate_grid(*self.grid, like=shifts)
         deformation = grid + torch.einsum("bkdhw,bkc->bdhwc", mask, shifts)
-        occlusion = torch.sigmoid(self.occlusion(x.flatten(1, 2)))
         return DenseMotion(*self._at_volume_size(deformation, occlusion), mask)
 
     def _heatmaps(self, points: Tensor) -> Tensor:
@@ -175,18 +194,12 @@ class DenseMotionNetwork(nn.Module):
         x, y, z = factors  # (b, 21, n) each
         return z[..., :, None, None] * y[..., None, :, None] * x[..., None, None, :]
 
-    def _shifted_volumes(self, f_s: Tensor, grid: Tensor, shifts: Tensor) -> Tensor:
+    def _shifted_volumes(self, compressed: Tensor, grid: Tensor, shifts: Tensor) -> Tensor:
         """(b, 22, c', d, h, w): the compressed volume, sampled at each of the 22 shifted grids."""
-        (depth, size), (volume_depth, volume_size) = self.grid, self.volume
-        if volume_depth != depth:
-            f_s = f_s.unflatten(2, (depth, -1)).mean(3)
-        if volume_size != size:
-            f_s = _pool_planes(f_s, volume_size // size)
-        compressed = F.relu(self.norm(self.compress(f_s)))
         # one call with the grids stacked along depth: the volume is not copied 22 times
         points = (grid + shifts[:, :, None, None, None]).flatten(1, 2)  # (b, 22 d, h, w, 3)
         sampled = sample_volume(compressed, points)  # (b, c', 22 d, h, w)
-        return sampled.unflatten(2, (_MOTIONS, depth)).transpose(1, 2)
+        return sampled.unflatten(2, (_MOTIONS, -1)).transpose(1, 2)
 
     def _at_volume_size(self, deformation: Tensor, occlusion: Tensor) -> tuple[Tensor, Tensor]:
         if self.grid == self.volume:

@@ -1,0 +1,61 @@
+"""Which backend runs: by name, by the machine, and with an engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.models import write_folder
+
+from ditto_core.backends import BACKENDS, TorchBackend, choose_backend, choose_device, precision_type
+from ditto_core.backends.backend import cpu_has_bfloat16
+from ditto_core.backends.compiled import CompiledBackend
+from ditto_core.checkpoints import DittoModels, load_models
+from ditto_core.errors import InvalidValueError
+from ditto_core.networks.presets import KEYPOINTS, SOURCE_SIZE
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> DittoModels:
+    return load_models(write_folder(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def test_auto_is_torch_and_says_no_reason(models):
+    backend = choose_backend("auto", models)
+    assert isinstance(backend, TorchBackend) and backend.executed_by == "torch on CPU, float32"
+
+
+def test_a_name_that_is_none_names_those_that_are(models):
+    with pytest.raises(InvalidValueError, match="Choose auto or " + ", ".join(BACKENDS)):
+        choose_backend("onnx", models)
+
+
+@pytest.mark.parametrize("word", ["tensorrt", "tensorrt_rtx"])
+def test_tensorrt_without_an_engine_says_how_to_build_one(models, word):
+    with pytest.raises(InvalidValueError, match=f"engine build --flavour {word}"):
+        choose_backend(word, models)
+
+
+def test_precision_follows_the_processor():
+    assert precision_type("auto", CPU) == (torch.bfloat16 if cpu_has_bfloat16() else torch.float32)
+    assert precision_type("auto", torch.device("cuda")) == torch.float16
+    with pytest.raises(InvalidValueError, match="device 'tpu'"):
+        choose_device("tpu")
+
+
+@pytest.mark.long
+def test_compiled_draws_the_same_faces(models):
+    """Compiled by the machine's C++ compiler; a batch that was not made ready is compiled when it comes."""
+    generator = torch.Generator().manual_seed(0)
+    crops = torch.randint(0, 256, (1, SOURCE_SIZE, SOURCE_SIZE, 3), generator=generator, dtype=torch.uint8)
+    x_s = 0.3 * torch.randn(2, KEYPOINTS, 3, generator=generator)
+    x_d = x_s + 0.05 * torch.randn(2, KEYPOINTS, 3, generator=generator)
+    plain, compiled = TorchBackend(models), CompiledBackend(models)
+    told: list[tuple[int, int]] = []
+    compiled.warm_up(2, lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1]
+    f_s = plain.volumes(crops).expand(2, -1, -1, -1, -1)
+    assert torch.allclose(compiled.faces(f_s, x_s, x_d), plain.faces(f_s, x_s, x_d), atol=1e-4)
+    compiled.close()
+    assert "compiled" in compiled.executed_by
