@@ -78,7 +78,7 @@ class Models(Protocol):
 
 
 def register(
-    path: str | Path,
+    source: str | Path | NDArray[np.uint8],
     models: Models,
     *,
     analysis: FaceAnalysis | None = None,
@@ -96,7 +96,7 @@ def register(
     before it; a crop that is given, or that is the preset's own, is the same in all frames.
 
     Args:
-        path: a picture (png, jpeg, webp, bmp, tiff) or a video.
+        source: the file of a picture (png, jpeg, webp, bmp, tiff) or a video; or a picture, (H, W, 3) RGB.
         models: of which the motion extractor runs.
         analysis: how faces are found; see `analysis_for`. Without it, `auto` means the preset's own framing
             where it has one, and the eyes have the preset's neutral values.
@@ -121,35 +121,35 @@ def register(
     defaults = preset_defaults(models.preset)
     if crop.mode == "auto" and analysis is None and defaults.framing is None:
         raise MissingDetectorsError(models.source, models.folder)
-    source, scale = _open(path, frames, check_cancelled)
+    pictures, scale = _open(source, frames, check_cancelled)
     if crop.mode == "auto" and analysis is not None:
-        matrices: Iterable[NDArray[np.float64]] = _followed(source, analysis, face, framing)
+        matrices: Iterable[NDArray[np.float64]] = _followed(pictures, analysis, face, framing)
     elif crop.mode == "auto" and defaults.framing is not None:
-        matrices = itertools.repeat(defaults.framing.crop(source.size), len(source))
+        matrices = itertools.repeat(defaults.framing.crop(pictures.size), len(pictures))
     else:
-        matrices = itertools.repeat(requested_crop(crop, source.size, scale), len(source))
+        matrices = itertools.repeat(requested_crop(crop, pictures.size, scale), len(pictures))
     eyes = _EyeReader(analysis, defaults, needed=crop.mode == "auto")
 
-    crops = torch.empty(len(source), SOURCE_SIZE, SOURCE_SIZE, 3, dtype=torch.uint8)
-    crop_to_frame = torch.empty(len(source), 3, 3)
-    eye_open, eye_ball = torch.empty(len(source), 2), torch.empty(len(source), 6)
+    crops = torch.empty(len(pictures), SOURCE_SIZE, SOURCE_SIZE, 3, dtype=torch.uint8)
+    crop_to_frame = torch.empty(len(pictures), 3, 3)
+    eye_open, eye_ball = torch.empty(len(pictures), 2), torch.empty(len(pictures), 6)
     motion = []
     for position, matrix in enumerate(matrices):
         if check_cancelled is not None:
             check_cancelled()
-        view = cut(source[position], matrix, CROP_SIZE)
+        view = cut(pictures[position], matrix, CROP_SIZE)
         eye_open[position], eye_ball[position] = eyes.read(view)
         crops[position] = halve(torch.from_numpy(view).permute(2, 0, 1)).permute(1, 2, 0)
         crop_to_frame[position] = torch.from_numpy(matrix)
-        if (position + 1) % _BATCH == 0 or position + 1 == len(source):
+        if (position + 1) % _BATCH == 0 or position + 1 == len(pictures):
             motion.append(_extract(models.motion_extractor, crops[position // _BATCH * _BATCH : position + 1]))
             if progress is not None:
-                progress(position + 1, len(source))
+                progress(position + 1, len(pictures))
     if eyes.missed:
-        _log.warning("%s: the eyes could not be read in %d of %d frames", path, eyes.missed, len(source))
+        _log.warning("the eyes could not be read in %d of %d frames", eyes.missed, len(pictures))
     raw = MotionParameters(*(torch.cat(parts) for parts in zip(*motion, strict=True)))
     return Avatar(
-        frames=source,
+        frames=pictures,
         crops=crops,
         motion=smooth_motion(raw, smoothing),
         canonical=raw.kp[0].clone(),
@@ -157,7 +157,7 @@ def register(
         eye_ball=eye_ball,
         eyes_measured=analysis is not None and not eyes.missed,
         crop_to_frame=crop_to_frame,
-        is_image=isinstance(source, ImageSource),
+        is_image=isinstance(pictures, ImageSource),
         models=models.fingerprint,
     )
 
@@ -181,13 +181,15 @@ def analysis_for(models: Models, crop: CropRequest) -> OnnxFaceAnalysis | None:
 
 
 def _open(
-    path: str | Path, frames: int | None, check_cancelled: Callable[[], None] | None
+    source: str | Path | NDArray[np.uint8], frames: int | None, check_cancelled: Callable[[], None] | None
 ) -> tuple[ImageSource | VideoSource, tuple[float, float]]:
-    """The source, and by what its y and x were multiplied to get the working size."""
-    if not is_image(path):
-        video, size = VideoSource.scan(path, frames=frames, check_cancelled=check_cancelled)
+    """The source's pictures, and by what their y and x were multiplied to get the working size."""
+    if not isinstance(source, np.ndarray) and not is_image(source):
+        video, size = VideoSource.scan(source, frames=frames, check_cancelled=check_cancelled)
         return video, reduction(*size)
-    picture = read_image(path)
+    picture = source if isinstance(source, np.ndarray) else read_image(source)
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+        raise InvalidValueError(f"a picture of {picture.dtype} {picture.shape}", remedy="give (H, W, 3) uint8 RGB")
     return ImageSource(fit_picture(picture)), reduction(*picture.shape[:2])
 
 

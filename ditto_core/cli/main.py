@@ -1,6 +1,7 @@
 """Parsing of the command line, and how it ends.
 
-Exit codes: 0 done, 2 bad input or an error with a remedy (one line on standard error), 130 interrupted.
+Exit codes: 0 done, 1 some segments of a bulletin failed, 2 bad input or an error with a remedy (one line on standard
+error), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import DittoError
-from . import doctor, models, render
+from . import bench, compare, doctor, engine, models, queue, render, stream
 from .output import complain
 
 
@@ -29,6 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="log what is done")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     render.add_parser(commands)
+    stream.add_parser(commands)
+    queue.add_parser(commands)
+    compare.add_parser(commands)
+    engine.add_parser(commands)
+    bench.add_parser(commands)
     doctor.add_parser(commands)
     models.add_parser(commands)
     options = parser.parse_args(arguments)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..avatar import Avatar, CropRequest, analysis_for, register
-from ..backends import PRECISIONS, choose_backend, precision_type
+from ..backends import BACKENDS, PRECISIONS, RenderBackend, choose_backend, choose_device, precision_type
 from ..checkpoints import MINIATURE_SOURCE, DittoModels, load_models
 from ..errors import InvalidValueError
 from ..files import replaced_file
+from ..media import read_image
 from ..motion.conditions import EMOTIONS
 from ..networks.presets import WINDOW_ROWS
+from ..pipeline.backdrop import BackdropFrames
+from ..pipeline.motion import MotionOptions, Progress
 from ..pipeline.plan import PLAN_NAMES, Plan, named_plan
-from ..pipeline.whole_file import MotionOptions, render_file
-from ..render import RenderOptions
+from ..pipeline.speech_frames import SpeechFrames
+from ..pipeline.write import write_alpha, write_video
+from ..render import GreenScreen, RenderOptions
 from ..speech import read_sound, speech_encoder_for
 from ..video import ENCODERS, QUALITIES, EncoderOptions
 from .output import ProgressLine, say
@@ -31,7 +37,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("render", help="a portrait and a voice in, a talking-head video out")
     parser.add_argument("--avatar", type=Path, required=True, metavar="FILE", help="picture, video or saved avatar")
     parser.add_argument("--speech", type=Path, required=True, metavar="FILE", help="any sound or video with sound")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the .mp4 to write")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the .mp4 or .ts to write; from a green screen also a .mov or a folder of PNG files, with alpha",
+    )
     add_model_options(parser)
     add_avatar_options(parser)
     add_motion_options(parser)
@@ -40,8 +52,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--batch", type=int, metavar="N", help="faces drawn at once, 1..64; by default the plan's own")
     parser.add_argument("--cadence", type=int, choices=(1, 2), default=1, help="2 draws every second face only")
-    parser.add_argument("--encoder", choices=ENCODERS, default=EncoderOptions().encoder)
-    parser.add_argument("--quality", choices=QUALITIES, default=EncoderOptions().quality)
+    add_video_options(parser)
+    parser.add_argument("--fragmented", action="store_true", help="an .mp4 that is playable while it grows")
+    parser.add_argument(
+        "--background", type=Path, metavar="FILE", help="picture to show in place of the avatar's green screen"
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what was done and measured, as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress, no closing line")
     parser.set_defaults(run=_render)
@@ -53,8 +68,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--models", default=MINIATURE_SOURCE, metavar="DIR", help="model folder, or 'miniature' (the default)"
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--backend", default="auto", metavar="NAME", help="what draws the faces: auto or torch")
-    parser.add_argument("--engine", type=Path, metavar="FILE", help="a built engine; this version runs none yet")
+    parser.add_argument(
+        "--backend", default="auto", metavar="NAME", help=f"what draws the faces: auto or {', '.join(BACKENDS)}"
+    )
+    parser.add_argument(
+        "--engine", type=Path, metavar="FILE", help="an engine that `engine build` made from these models"
+    )
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto")
 
 
@@ -66,32 +85,59 @@ def add_avatar_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--face", type=int, default=0, metavar="N", help="which face, from 0 by falling size")
 
 
-def add_motion_options(parser: argparse.ArgumentParser) -> None:
-    """How the face moves."""
+def add_motion_options(
+    parser: argparse.ArgumentParser, *, plans: Sequence[str] = PLAN_NAMES, plan: str = "offline"
+) -> None:
+    """How the face moves; `plan` is the default of the plans to choose from."""
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--steps", type=int, metavar="N", help="sampler steps, 1..1000; by default the preset's own")
     parser.add_argument("--emotion", choices=EMOTIONS, default="neutral")
-    parser.add_argument("--plan", choices=PLAN_NAMES, default="offline", help="how sound becomes windows of motion")
+    parser.add_argument("--plan", choices=plans, default=plan, help="how sound becomes windows of motion")
 
 
-def chosen_device(word: str) -> torch.device:
-    """The device of auto, cpu or cuda.
+def add_video_options(parser: argparse.ArgumentParser) -> None:
+    """How the video is encoded."""
+    parser.add_argument("--encoder", choices=ENCODERS, default=EncoderOptions().encoder)
+    parser.add_argument("--quality", choices=QUALITIES, default=EncoderOptions().quality)
+    parser.add_argument("--crf", type=float, metavar="N", help="in place of the quality word's own: lower is better")
+    parser.add_argument("--bitrate", type=int, metavar="BITS", help="bits a second, in place of a constant quality")
+    parser.add_argument("--fps", type=frame_rate, default=EncoderOptions().fps, metavar="N", help="25, 30000/1001, ...")
+
+
+def frame_rate(text: str) -> Fraction:
+    """The rate of a word such as 25 or 30000/1001.
 
     Raises:
-        InvalidValueError: cuda is asked for, and torch sees no GPU.
+        ArgumentTypeError: it is no number.
     """
-    available = torch.cuda.is_available()
-    if word == "cuda" and not available:
-        raise InvalidValueError(
-            "device cuda, where torch sees no GPU", remedy="use --device cpu, or see `python -m ditto_core doctor`"
-        )
-    return torch.device("cuda" if available and word != "cpu" else "cpu")
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no frame rate; give a number such as 25 or 30000/1001"
+        ) from error
+
+
+def encoder_options(options: argparse.Namespace) -> EncoderOptions:
+    """What `add_video_options` asked for."""
+    return EncoderOptions(
+        encoder=options.encoder, quality=options.quality, crf=options.crf, bitrate=options.bitrate, fps=options.fps
+    )
 
 
 def open_models(options: argparse.Namespace) -> DittoModels:
     """The networks that the options ask for."""
-    device = chosen_device(options.device)
+    device = choose_device(options.device)
     return load_models(options.models, device=device, dtype=precision_type(options.precision, device))
+
+
+def open_backend(options: argparse.Namespace, models: DittoModels) -> RenderBackend:
+    """What draws the faces, as the options ask for."""
+    if options.engine is None:
+        return choose_backend(options.backend, models)
+    from ..backends.engines import load_engine  # onnx takes a second to import
+
+    return choose_backend(options.backend, models, load_engine(options.engine, models))
 
 
 def open_avatar(options: argparse.Namespace, models: DittoModels) -> Avatar:
@@ -122,34 +168,26 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
 
 
 def _render(options: argparse.Namespace) -> int:
-    if options.engine is not None:
-        raise InvalidValueError(f"engine {options.engine}: this version runs none", remedy="leave --engine out")
     motion = MotionOptions(
         plan=chosen_plan(options.plan, options.overlap),
         seed=options.seed,
         steps=options.steps,
         emotion=options.emotion,
     )
-    render = RenderOptions(batch=options.batch, cadence=options.cadence)
-    video = EncoderOptions(encoder=options.encoder, quality=options.quality)
+    video = encoder_options(options)
     models = open_models(options)
-    backend = choose_backend(options.backend, models)
-    sound = read_sound(options.speech)
-    avatar = open_avatar(options, models)
+    frames = SpeechFrames(
+        models=models,
+        encoder=speech_encoder_for(models),
+        backend=open_backend(options, models),
+        avatar=open_avatar(options, models),
+        sound=read_sound(options.speech),
+        motion=motion,
+        options=RenderOptions(batch=options.batch, cadence=options.cadence),
+    )
     progress = ProgressLine(quiet=options.quiet)
     try:
-        report = render_file(
-            models,
-            speech_encoder_for(models),
-            backend,
-            avatar,
-            sound,
-            options.out,
-            motion=motion,
-            render=render,
-            video=video,
-            progress=progress,
-        )
+        report = _write(frames, options, video, progress)
     finally:
         progress.clear()
     if options.report is not None:
@@ -161,3 +199,24 @@ def _render(options: argparse.Namespace) -> int:
             f"with {report['models']['source']}"
         )
     return 0
+
+
+def _write(
+    frames: SpeechFrames, options: argparse.Namespace, video: EncoderOptions, progress: Progress
+) -> dict[str, Any]:
+    out, sound = options.out, frames.sound
+    with_alpha = out.suffix.lower() in ("", ".mov")
+    if not with_alpha and options.background is None:
+        return write_video(frames, out, sound=sound, video=video, fragmented=options.fragmented, progress=progress)
+    screen = GreenScreen.of(torch.from_numpy(frames.avatar.frames[0]))
+    if with_alpha:
+        if options.background is not None:
+            raise InvalidValueError(f"a background for {out}, which has none", remedy="leave one of both out")
+        if video.fps != frames.fps:
+            raise InvalidValueError(
+                f"{video.fps} frames a second for pictures with alpha", remedy=f"use {frames.fps}, or write an .mp4"
+            )
+        return write_alpha(frames, out, screen, sound=sound, progress=progress)
+    background = torch.from_numpy(read_image(options.background))
+    shown = BackdropFrames(frames=frames, screen=screen, background=background)
+    return write_video(shown, out, sound=sound, video=video, fragmented=options.fragmented, progress=progress)

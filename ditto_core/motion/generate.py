@@ -12,7 +12,8 @@ from ..networks import MotionDiffusion
 from ..networks.presets import MOTION_SIZE
 from ..pipeline.plan import Plan
 from .conditions import Conditions
-from .diffusion import GUIDANCE, sample_window, seeded_generator, window_noise
+from .diffusion import GUIDANCE, seeded_generator, window_noise
+from .sampler import FusedSampler
 from .track import MotionTrack
 from .windows import Joined, clamp_motion, join, take, window_start
 
@@ -49,6 +50,7 @@ def network_sampler(
     steps: int,
     guidance: float = GUIDANCE,
     check_cancelled: Callable[[], None] | None = None,
+    drawn_by: FusedSampler | None = None,
 ) -> WindowSampler:
     """Samples windows with a network, in the plan's batch and with the plan's noise.
 
@@ -59,8 +61,10 @@ def network_sampler(
         steps: 1 to 1000.
         guidance: weight of classifier-free guidance.
         check_cancelled: called before each step; raises to stop.
+        drawn_by: a sampler of this network, steps and guidance to use again; by default a new one.
     """
     device = next(network.parameters()).device
+    draw_window = drawn_by or FusedSampler(network, steps=steps, guidance=guidance)
 
     def sample(window: int, condition: Tensor, start: Tensor) -> Tensor:
         if plan.noise == "row":
@@ -68,14 +72,11 @@ def network_sampler(
         else:
             noise = window_noise(seed, window)
         batch = plan.sampler_batch
-        motion = sample_window(
-            network,
+        motion = draw_window(
             condition.to(device).expand(batch, -1, -1),
             start.to(device).expand(batch, -1),
             (draw.expand(batch, -1, -1) for draw in noise),
-            steps=steps,
-            guidance=guidance,
-            check_cancelled=check_cancelled,
+            check_cancelled,
         )
         return motion[:1]
 
@@ -93,6 +94,7 @@ class MotionStream:
         sample: samples a window.
         silence: (plan.silence, F) features of silence, where the plan begins with silence.
         bounds: (m, 265) smallest (row 0) and largest (row 1) motion values, or None.
+        first_frame: number of the first frame where conditions are counted, as for a later segment of a stream.
 
     Raises:
         InvalidValueError: features of silence are missing.
@@ -106,6 +108,7 @@ class MotionStream:
         *,
         silence: Tensor | None = None,
         bounds: Tensor | None = None,
+        first_frame: int = 0,
     ) -> None:
         given = 0 if silence is None else len(silence)
         if given < plan.silence:
@@ -117,6 +120,7 @@ class MotionStream:
         self._conditions = conditions
         self._sample = sample
         self._bounds = bounds
+        self._first_frame = first_frame
         self._speech = torch.zeros(0, 0) if silence is None else silence[given - plan.silence :]
         self._first = -plan.silence  # number of the first row kept in _speech
         self._rows = 0
@@ -184,7 +188,7 @@ class MotionStream:
         speech_rows = covered.clamp(max=self._rows - 1)
         frames = covered if self.plan.ending == "upstream-online" else speech_rows
         speech = self._speech[(speech_rows - self._first).to(self._speech.device)]
-        condition = self._conditions.rows(speech, frames)[None]
+        condition = self._conditions.rows(speech, frames + self._first_frame)[None]
         start = window_start(self.plan, self._state, self._conditions.source)[None]
         motion = self._sample(self._state.windows, condition, start)[0].float().cpu()
         self._state = join(self.plan, self._state, motion)

@@ -1,28 +1,81 @@
-"""Frames: an immutable recipe of a talking-head video. Whoever pulls it renders."""
+"""Frames: immutable recipes of a video's pictures. Whoever pulls them renders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any, Literal, Protocol
 
 import torch
-from torch import Tensor
 
 from ..avatar import Avatar
 from ..backends import RenderBackend
 from ..checkpoints import DittoModels
 from ..errors import InvalidValueError
-from ..motion.controls import KeyPoints, MotionControls, MotionMixer
+from ..motion.controls import MotionControls, MotionMixer
 from ..motion.track import MotionTrack
 from ..render import RenderedFrames, Renderer, RenderOptions
+from .draw import FrameDrawer, next_piece
+from .motion import Progress
+from .timing import StageClock
 
 _CHUNK_BATCHES = 2
+
+Colour = Literal["rgb", "nv12"]
+"""Pictures to look at, or in the encoder's own form; see `render.colour`."""
+
+
+class FrameRecipe(Protocol):
+    """What a video's pictures are made from. Pulled again, it gives the same frames."""
+
+    @property
+    def fps(self) -> Fraction:
+        """Frames a second."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels, even."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the pictures are made."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of frames."""
+        ...
+
+    def pull(
+        self,
+        *,
+        wanted: range | None = None,
+        colour: Colour = "rgb",
+        clock: StageClock | None = None,
+        progress: Progress | None = None,
+        check_cancelled: Callable[[], None] | None = None,
+    ) -> Iterator[RenderedFrames]:
+        """Makes frames in order, chunk by chunk.
+
+        Args:
+            wanted: rising numbers of the frames wanted, without gaps; None means all.
+            colour: what the pictures are.
+            clock: counts the stages of the work, "render" among them.
+            progress: told of the stages before "frames", which whoever pulls counts.
+            check_cancelled: called before each chunk and within longer work; raises to stop.
+        """
+        ...
+
+    def report(self) -> dict[str, Any]:
+        """What the frames are made with, ready for JSON; `executed_by` names what runs each stage."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Frames:
-    """What to render. Iterating renders it, chunk by chunk; again gives the same frames.
+    """Frames of motion that is already made. Iterating renders them.
 
     Attributes:
         models: the networks.
@@ -31,6 +84,7 @@ class Frames:
         track: the driving motion.
         controls: what is changed about it.
         options: batch and cadence.
+        piece: at cadence 2, how a stream cuts its frames, see `draw.next_piece`; None is the fastest way.
     """
 
     models: DittoModels = field(repr=False)
@@ -39,6 +93,7 @@ class Frames:
     track: MotionTrack = field(repr=False)
     controls: MotionControls = MotionControls()
     options: RenderOptions = RenderOptions()
+    piece: int | None = None
 
     def __post_init__(self) -> None:
         """Checks that the parts belong together.
@@ -46,12 +101,7 @@ class Frames:
         Raises:
             InvalidValueError: avatar or motion were made with other models.
         """
-        for what, made_with in (("avatar", self.avatar.models), ("motion", self.track.models)):
-            if made_with != self.models.fingerprint:
-                raise InvalidValueError(
-                    f"{what} made with models {made_with[:12]}, to be rendered with {self.models.fingerprint[:12]}",
-                    remedy=f"make the {what} again with these models",
-                )
+        check_made_with(self.models, avatar=self.avatar.models, motion=self.track.models)
 
     def __len__(self) -> int:
         """Number of frames."""
@@ -67,41 +117,93 @@ class Frames:
         """Height and width in pixels, even."""
         return self.avatar.frames.size
 
+    @property
+    def device(self) -> torch.device:
+        """Where the pictures are made."""
+        return self.models.device
+
     def __iter__(self) -> Iterator[RenderedFrames]:
         """Renders all frames in order, a chunk of some batches at a time."""
+        return self.pull()
+
+    def pull(
+        self,
+        *,
+        wanted: range | None = None,
+        colour: Colour = "rgb",
+        clock: StageClock | None = None,
+        progress: Progress | None = None,
+        check_cancelled: Callable[[], None] | None = None,
+    ) -> Iterator[RenderedFrames]:
+        """See `FrameRecipe`."""
+        clock = clock or StageClock(self.device)
         renderer = Renderer(self.backend, self.avatar, self.options)
         mixer = MotionMixer(
             self.avatar,
             self.controls,
             reference=self.track.reference,
             first=self.track.vectors[0],
-            device=self.models.device,
+            device=self.device,
         )
+        draw = FrameDrawer(self.models, renderer, mixer)
+        for chunk in self._chunks(renderer.batch):
+            inside = overlap(chunk, wanted)
+            if not inside:
+                continue
+            if check_cancelled is not None:
+                check_cancelled()
+            with clock.stage("render"):
+                rendered = draw(self.track.vectors[chunk.start : chunk.stop], first=chunk.start, colour=colour)
+            part = slice(inside.start - chunk.start, inside.stop - chunk.start)
+            yield RenderedFrames._make(values[part] for values in rendered)
+
+    def report(self) -> dict[str, Any]:
+        """See `FrameRecipe`."""
+        return {
+            "executed_by": {"render": Renderer(self.backend, self.avatar, self.options).executed_by},
+            "seed": self.track.seed,
+            "plan": {"name": self.track.plan},
+            "models": describe_models(self.models),
+        }
+
+    def _chunks(self, batch: int) -> Iterator[range]:
+        """The frames that are rendered at once; the same whoever pulls, and however much of it."""
         first = 0
+        if self.piece is not None and self.options.cadence == 2:
+            while (chunk := next_piece(first, len(self), ended=True, length=self.piece)) is not None:
+                yield chunk
+                first = chunk.stop
         while first < len(self):
-            stop = min(first + renderer.batch * self.options.cadence * _CHUNK_BATCHES, len(self))
+            stop = min(first + batch * self.options.cadence * _CHUNK_BATCHES, len(self))
             if self.options.cadence == 2 and (stop - first) % 2 == 0:
                 stop -= 1  # an odd chunk ends with a key frame, so that no frame is repeated
-            points = self._keypoints(mixer, first, stop, renderer.batch)
-            yield renderer.render(points.source, points.driving, first=first)
+            yield range(first, stop)
             first = stop
 
-    @torch.inference_mode()
-    def _keypoints(self, mixer: MotionMixer, first: int, stop: int, batch: int) -> KeyPoints:
-        """Key points of frames, stitched; each computed in its fixed place of a batch of one size."""
-        sources, drivings = [], []
-        for start in range(first - first % batch, stop, batch):
-            frames = torch.arange(start, start + batch)
-            points = mixer(self.track.vectors[frames.clamp(max=len(self) - 1)], frames)
-            driving = points.driving
-            if self.controls.stitching:
-                driving = self.models.stitch_network(points.source, driving)
-            sources.append(points.source)
-            drivings.append(driving)
-        wanted = slice(first % batch, first % batch + stop - first)
-        return KeyPoints(torch.cat(sources)[wanted], torch.cat(drivings)[wanted])
+
+def overlap(chunk: range, wanted: range | None) -> range:
+    """The frames of a chunk that are wanted; empty without any."""
+    return chunk if wanted is None else range(max(chunk.start, wanted.start), min(chunk.stop, wanted.stop))
 
 
-def pictures(frames: Frames) -> Iterator[Tensor]:
-    """The pictures alone, (n, H, W, 3) uint8 RGB on the device, a chunk at a time."""
-    return (chunk.pictures for chunk in frames)
+def check_made_with(models: DittoModels, **made_with: str) -> None:
+    """Checks that parts were made with these models.
+
+    Args:
+        models: the models that shall render.
+        made_with: the fingerprint that each part carries, by the part's name.
+
+    Raises:
+        InvalidValueError: one was not.
+    """
+    for what, fingerprint in made_with.items():
+        if fingerprint != models.fingerprint:
+            raise InvalidValueError(
+                f"{what} made with models {fingerprint[:12]}, to be rendered with {models.fingerprint[:12]}",
+                remedy=f"make the {what} again with these models",
+            )
+
+
+def describe_models(models: DittoModels) -> dict[str, Any]:
+    """Source and fingerprint of models, for reports."""
+    return {"source": models.describe(), "trained": models.trained, "fingerprint": models.fingerprint}

@@ -20,6 +20,8 @@ from ..speech.windows import ROW_SAMPLES, SpeechWindows, frame_count, upstream_o
 _LARGEST_CHUNK = 70
 _LARGEST_HOP = 5
 _LARGEST_BATCH = 64
+_MOST_AT_ONCE = 8
+_LONGEST_PIECE = 32
 _ONLINE_GRID_DELAY = 80
 _POSE_COLUMNS = (0, 202)
 
@@ -68,6 +70,7 @@ class Plan:
             chunk, and nothing at all for less than one chunk.
         sampler_batch: batch of the sampler; fixed, since a batch of another size differs in the last bits.
         render_batch: batch of the renderer, fixed likewise.
+        speech_batch: windows that the speech encoder takes at once, fixed likewise; 1 wastes nothing in a stream.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Plan:
     ending: Literal["exact", "upstream-offline", "upstream-online"] = "exact"
     sampler_batch: int = 1
     render_batch: int = 8
+    speech_batch: int = 16
 
     def __post_init__(self) -> None:
         """Checks every value by itself, then against the others.
@@ -102,6 +106,7 @@ class Plan:
         self._check("reset_every", 0, 1_000_000)
         self._check("sampler_batch", 1, _LARGEST_BATCH)
         self._check("render_batch", 1, _LARGEST_BATCH)
+        self._check("speech_batch", 1, _LARGEST_BATCH)
         if self.smoothing % 2 == 0:
             raise self._error("smoothing", self.smoothing, "an odd number")
         if self.forward and self.smooth_again:
@@ -142,6 +147,11 @@ class Plan:
     def held(self) -> int:
         """Newest rows that are not final yet, because the next window or the smoothing still changes them."""
         return 0 if self.forward else self.fuse + (self.smoothing // 2 if self.smooth_again else 0)
+
+    @property
+    def piece(self) -> int:
+        """Frames that are drawn together where each second one is interpolated, or one more or less."""
+        return min(self.chunk, _LONGEST_PIECE)
 
     def rows(self, samples: int) -> int:
         """Speech feature rows of a whole sound of so many samples at 16 kHz."""
@@ -259,6 +269,8 @@ def _upstream_online(chunk: int) -> Plan:
         reset_every=1,
         reset_spares=_POSE_COLUMNS,
         ending="upstream-online",
+        render_batch=_streaming_batch(chunk),
+        speech_batch=1,
     )
 
 
@@ -274,7 +286,14 @@ def _low_latency(chunk: int) -> Plan:
         reset_every=1,
         reset_spares=_POSE_COLUMNS,
         noise="row",
+        render_batch=_streaming_batch(chunk),
+        speech_batch=1,
     )
+
+
+def _streaming_batch(chunk: int) -> int:
+    """The batch that draws a chunk with the least work; a batch costs its faces and about one more."""
+    return min(range(1, _MOST_AT_ONCE + 1), key=lambda batch: -(-chunk // batch) * (batch + 1))
 
 
 _PLANS: dict[str, tuple[Callable[[int], Plan], int]] = {

@@ -53,6 +53,15 @@ class Sound:
         view.flags.writeable = False
         object.__setattr__(self, "samples", view)
 
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        return len(self.samples)
+
+    def part(self, start: int, stop: int) -> NDArray[np.float32]:
+        """(channels, m) samples from start to stop; m is less beyond the end."""
+        return self.samples[:, start:stop]
+
     @classmethod
     def from_waveform(cls, waveform: ArrayLike | torch.Tensor, rate: int) -> Sound:
         """A sound from samples in memory.

@@ -19,6 +19,8 @@ from .sound import SoundSource
 _NETWORK = {"rtmp": FLV, "rtmps": FLV, "srt": TS, "udp": TS, "tcp": TS}
 _SUFFIXES = {".mp4": FRAGMENTED_MP4, ".ts": TS}
 _DEFAULT = EncoderOptions(quality="live")
+_PART_BYTES = 8 << 20
+"""What is uploaded at once to object storage; S3 takes 5 MB or more, and 10,000 parts."""
 
 Target = str | Path | BinaryIO | Callable[[bytes], object]
 """A file's name or an address; an object with a `write` method; or a function that takes the bytes."""
@@ -145,7 +147,8 @@ def _remote(target: str, name: str) -> Iterator[Any]:
             "fsspec", needed_for=f"a stream to {name}", install="pip install 'ditto-live[s3]'"
         ) from error
     try:
-        file = fsspec.open(target, "wb").open()
+        system, path = fsspec.core.url_to_fs(target)
+        file = system.open(path, "wb", block_size=_PART_BYTES)
     except (ImportError, ValueError) as error:  # no such protocol, or its package is missing
         raise SinkError(f"{name}: fsspec can't open it ({error})", remedy="install what it names") from None
     except Exception as error:  # each file system has errors of its own
@@ -154,11 +157,14 @@ def _remote(target: str, name: str) -> Iterator[Any]:
         ) from None
     try:
         yield file
-    finally:
-        try:
+    except BaseException:
+        with contextlib.suppress(Exception):
             file.close()
-        except Exception as error:
-            raise SinkError(f"{name}: can't be finished ({type(error).__name__})", remedy="check the access") from None
+        raise
+    try:
+        file.close()
+    except Exception as error:
+        raise SinkError(f"{name}: can't be finished ({type(error).__name__})", remedy="check the access") from None
 
 
 class _Guarded:

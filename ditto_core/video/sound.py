@@ -34,7 +34,7 @@ class SoundSource(Protocol):
         ...
 
     def part(self, start: int, stop: int) -> NDArray[np.float32]:
-        """(channels, m) samples from start to stop, m less beyond the end. What lies before is not read again."""
+        """(channels, m) samples from start to stop, m less beyond the end. Each is read once, in order."""
         ...
 
 

@@ -187,3 +187,56 @@ def test_doctor_says_what_will_be_used(capsys):
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
     assert "libx264" in text and "what will be used" in text and "TensorRT" in text
+
+
+@pytest.fixture(scope="module")
+def green(tmp_path_factory) -> Path:
+    """A presenter before a green screen."""
+    from tools.miniature.presenter import render as draw
+    from tools.miniature.presenter_cast import cast
+    from tools.miniature.presenter_geometry import BUST
+    from tools.miniature.presenter_parameters import Motion
+    from tools.miniature.presenter_sheet import to_bytes, write_png
+
+    path = tmp_path_factory.mktemp("green") / "green.png"
+    write_png(path, to_bytes(draw(cast(["erik"]), Motion.neutral(), BUST)[0]))
+    return path
+
+
+def test_a_background_replaces_the_green_screen(green, short, tmp_path):
+    from tools.miniature.presenter_sheet import write_png
+
+    write_png(tmp_path / "red.png", np.full((40, 30, 3), (200, 30, 40), np.uint8))
+    out = tmp_path / "video.mp4"
+    assert (
+        render(out, "--background", str(tmp_path / "red.png"), "--quality", "broadcast", avatar=green, speech=short)
+        == 0
+    )
+    frame = decoded(out)[10].astype(int)
+    assert np.abs(frame[:60, :60] - (200, 30, 40)).max() < 8
+    assert (frame[..., 1] > frame[..., [0, 2]].max(-1) + 40).mean() < 0.001  # no green anywhere
+    middle = frame[400:420, 420:440].mean((0, 1))
+    assert np.abs(middle - (200, 30, 40)).max() > 30  # the presenter is there
+
+
+def test_a_green_screen_becomes_alpha(green, short, tmp_path):
+    assert render(tmp_path / "video.mov", avatar=green, speech=short) == 0
+    with av.open(str(tmp_path / "video.mov")) as container:
+        frames = [frame.to_ndarray(format="rgba") for frame in container.decode(video=0)]
+        assert container.streams.video[0].codec_context.name == "prores" and container.streams.audio
+    assert len(frames) == 23
+    alpha = frames[10][..., 3]
+    assert alpha[:60, :60].max() == 0 and alpha[400:420, 420:440].min() == 255
+
+
+def test_another_frame_rate_keeps_the_length(video, short, tmp_path):
+    assert render(tmp_path / "video.mp4", "--fps", "30000/1001", speech=short) == 0
+    with av.open(str(tmp_path / "video.mp4")) as container:
+        stream = container.streams.video[0]
+        assert stream.average_rate == Fraction(30000, 1001)
+        assert abs(stream.duration * stream.time_base - Fraction(23, 25)) <= Fraction(1001, 30000)
+
+
+def test_a_source_without_a_green_screen_is_refused(short, tmp_path, capsys):
+    assert render(tmp_path / "video.mov", speech=short) == 2
+    assert "green" in capsys.readouterr().err and list(tmp_path.iterdir()) == []

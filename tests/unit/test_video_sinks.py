@@ -163,3 +163,34 @@ def test_what_is_no_target_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(MissingPackageError, match="fsspec"):
         write_to("memory://bucket/live.mp4")
+
+
+@pytest.mark.long
+def test_a_bucket_gets_parts_while_the_video_grows(monkeypatch) -> None:
+    """Against a real S3 server on this machine, where its packages are installed."""
+    server_module = pytest.importorskip("moto.server")
+    s3fs = pytest.importorskip("s3fs")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        system = s3fs.S3FileSystem()
+        system.mkdir("bucket")
+        size, sent = (720, 1280), []
+        upload = s3fs.S3File._upload_chunk
+        monkeypatch.setattr(
+            s3fs.S3File, "_upload_chunk", lambda file, final=False: (sent.append(final), upload(file, final))[1]
+        )
+        with stream_sink("s3://bucket/live.mp4", size=size, options=LIVE) as writer:
+            for seed in range(60):
+                writer.write(np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8))
+        assert sent.count(False) >= 1 and sent[-1]
+        with av.open(io.BytesIO(system.cat("bucket/live.mp4"))) as file:
+            assert sum(1 for _ in file.decode(video=0)) == 60
+        with pytest.raises(SinkError, match="s3://missing/live.mp4: can't be finished"):
+            write_to("s3://missing/live.mp4")
+    finally:
+        server.stop()

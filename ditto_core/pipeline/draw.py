@@ -1,0 +1,74 @@
+"""From rows of motion to pictures, the same whoever asks and however the rows are cut."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..checkpoints import DittoModels
+from ..motion.controls import KeyPoints, MotionMixer
+from ..render import RenderedFrames, Renderer
+
+
+def next_piece(first: int, available: int, *, ended: bool, length: int) -> range | None:
+    """The frames to draw together at cadence 2.
+
+    A piece is odd, so that it begins and ends with a key frame and no frame is repeated; its end lies at a
+    multiple of `length` or one frame before. So it does not depend on how many frames come at once.
+
+    Args:
+        first: the first frame that is not drawn.
+        available: frames whose motion is final.
+        ended: whether no more come.
+        length: frames of a piece, or one more or less.
+
+    Returns:
+        None where more frames must come first, or nothing is left.
+    """
+    mark = ((first + 1) // length + 1) * length
+    if first >= available or (mark > available and not ended):
+        return None
+    stop = min(mark, available)
+    return range(first, stop if (stop - first) % 2 else stop - 1)
+
+
+class FrameDrawer:
+    """Draws frames of motion.
+
+    Args:
+        models: the networks.
+        renderer: of the avatar.
+        mixer: of the avatar, its controls and the motion.
+    """
+
+    def __init__(self, models: DittoModels, renderer: Renderer, mixer: MotionMixer) -> None:
+        self._models, self._renderer, self._mixer = models, renderer, mixer
+
+    def __call__(self, vectors: Tensor, *, first: int, colour: Literal["rgb", "nv12"] = "rgb") -> RenderedFrames:
+        """Draws consecutive frames; at cadence 2 they are one piece.
+
+        Args:
+            vectors: (n, 265) their motion, n at least 1.
+            first: number of the first.
+            colour: what the pictures are.
+        """
+        points = self._keypoints(vectors, first)
+        return self._renderer.render(points.source, points.driving, first=first, colour=colour)
+
+    @torch.inference_mode()
+    def _keypoints(self, vectors: Tensor, first: int) -> KeyPoints:
+        """Key points of frames, stitched; each computed in its fixed place of a batch of one size."""
+        batch, stop = self._renderer.batch, first + len(vectors)
+        sources, drivings = [], []
+        for start in range(first - first % batch, stop, batch):
+            frames = torch.arange(start, start + batch)
+            points = self._mixer(vectors[(frames - first).clamp(0, len(vectors) - 1)], frames)
+            driving = points.driving
+            if self._mixer.controls.stitching:
+                driving = self._models.stitch_network(points.source, driving)
+            sources.append(points.source)
+            drivings.append(driving)
+        wanted = slice(first % batch, first % batch + len(vectors))
+        return KeyPoints(torch.cat(sources)[wanted], torch.cat(drivings)[wanted])
