@@ -5,6 +5,6 @@ WEB_DIRECTORY = "./web"
 
 async def comfy_entrypoint():  # type: ignore[no-untyped-def]  # noqa: ANN201
     """Called by ComfyUI: the pack's nodes."""
-    from .nodes import DittoExtension
+    from .nodes.extension import DittoExtension
 
     return DittoExtension()

@@ -1,0 +1,197 @@
+"""Frames become a video file, or pictures."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import torch
+from comfy_api.latest import InputImpl, io, ui
+
+from ..ditto_core.errors import InvalidValueError
+from ..ditto_core.pipeline.picture_frames import PictureFrames
+from ..ditto_core.pipeline.write import write_video
+from ..ditto_core.video import ENCODERS, QUALITIES, EncoderOptions
+from . import host, media
+from .avatar import prefix_problem
+from .pulling import Origin, Preview, ReportedFrames
+from .types import CATEGORY, FramesType, VideoFrames, choices_problem
+
+_CONTAINERS = ("mp4",)
+_LARGEST_DENOMINATOR = 10_000
+_PER_FRAME = ("mouth_polygons", "face_boxes")
+
+
+class NVENCVideoWriter(io.ComfyNode):
+    """Frames become a video file."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        """Inputs and outputs."""
+        return io.Schema(
+            node_id="NVENCVideoWriter",
+            display_name="NVENC Video Writer",
+            category=CATEGORY,
+            description="Pulls frames and writes them to the output folder while they are made, on the GPU's encoder "
+            "where there is one. Dropping the file on the canvas brings this workflow back.",
+            inputs=[
+                io.MultiType.Input(
+                    "frames",
+                    [FramesType, io.Image],
+                    tooltip="From Ditto Render or Ditto Stream, rendered now; or any IMAGE.",
+                ),
+                io.Float.Input(
+                    "fps",
+                    default=25.0,
+                    min=0.1,
+                    max=240.0,
+                    step=0.01,
+                    tooltip="Frames a second of an IMAGE. Ditto's own frames have 25.",
+                ),
+                io.Combo.Input(
+                    "encoder",
+                    options=list(ENCODERS),
+                    default="auto",
+                    tooltip="auto takes the GPU's H.264 where it opens, else x264. Any other is used or refused.",
+                ),
+                io.Combo.Input(
+                    "quality",
+                    options=list(QUALITIES),
+                    default="web",
+                    tooltip="broadcast: best picture; web: small files; live: least work.",
+                ),
+                io.Combo.Input("container", options=list(_CONTAINERS), tooltip="The kind of file."),
+                io.String.Input(
+                    "filename_prefix",
+                    default="ditto/video",
+                    tooltip="Folder and name below ComfyUI's output folder; a number is added.",
+                ),
+                io.Boolean.Input(
+                    "save_metadata",
+                    default=True,
+                    tooltip="Keep workflow and prompt in the file. Turn it off for files that you give away.",
+                ),
+                io.Audio.Input(
+                    "audio",
+                    optional=True,
+                    tooltip="What is heard. Ditto's frames bring the sound that they were made of; this one takes its "
+                    "place. It is cut, or filled with silence, to the picture's length.",
+                ),
+            ],
+            outputs=[
+                io.Video.Output(display_name="video", tooltip="The finished file."),
+                io.String.Output(display_name="report", tooltip="What was done and how long it took, as JSON."),
+            ],
+            hidden=[io.Hidden.prompt, io.Hidden.extra_pnginfo, io.Hidden.unique_id],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(cls, encoder: str, quality: str, container: str, filename_prefix: str) -> bool | str:
+        """Checks the words, and that the file lies below the output folder."""
+        problem = choices_problem(
+            {
+                "encoder": (encoder, ENCODERS),
+                "quality": (quality, QUALITIES),
+                "container": (container, _CONTAINERS),
+            }
+        )
+        return problem or prefix_problem(filename_prefix) or True
+
+    @classmethod
+    def execute(
+        cls,
+        frames: Any,
+        fps: float,
+        encoder: str,
+        quality: str,
+        container: str,
+        filename_prefix: str,
+        save_metadata: bool,
+        audio: dict[str, Any] | None = None,
+    ) -> io.NodeOutput:
+        """Pulls and writes."""
+        hidden = cls.hidden
+        sound = None if audio is None else media.sound_of(audio)
+        if isinstance(frames, VideoFrames):
+            host.bring_in(*frames.models)
+            sound = sound or frames.sound
+            origin = Origin.of(hidden.prompt, hidden.unique_id, "frames")
+            recipe = ReportedFrames(recipe=frames.recipe, origin=origin)
+            rate = recipe.fps
+        else:
+            rate = Fraction(fps).limit_denominator(_LARGEST_DENOMINATOR)
+            recipe = ReportedFrames(recipe=PictureFrames(pictures=frames, fps=rate), origin=None)
+        file = host.output_file(filename_prefix, f".{container}", recipe.size)
+        preview = Preview()
+        report = write_video(
+            recipe,
+            file.path,
+            sound=sound,
+            video=EncoderOptions(encoder=encoder, quality=quality, fps=rate),
+            metadata=host.file_metadata(hidden.prompt, hidden.extra_pnginfo) if save_metadata else None,
+            progress=preview.progress,
+            preview=preview.picture,
+            check_cancelled=host.check_interrupted,
+        )
+        summary = {name: value for name, value in report.items() if name not in _PER_FRAME}
+        return io.NodeOutput(
+            InputImpl.VideoFromFile(str(file.path)),
+            json.dumps(summary, indent=1),
+            ui=ui.PreviewVideo([file.saved]),
+        )
+
+
+class DittoFramesToImages(io.ComfyNode):
+    """Frames become pictures for other nodes."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        """Inputs and outputs."""
+        return io.Schema(
+            node_id="DittoFramesToImages",
+            display_name="Ditto Frames to Images",
+            category=CATEGORY,
+            description="Renders some frames into memory as an IMAGE for other nodes. One minute of 1080p takes 37 GB: "
+            "prefer NVENC Video Writer for whole videos.",
+            inputs=[
+                FramesType.Input("frames", tooltip="From Ditto Render or Ditto Stream."),
+                io.Int.Input("start", default=0, min=0, max=10_000_000, tooltip="The first frame, counted from 0."),
+                io.Int.Input(
+                    "count",
+                    default=512,
+                    min=1,
+                    max=100_000,
+                    tooltip="How many frames at most; 25 are one second, and all of them stay in memory.",
+                ),
+            ],
+            outputs=[
+                io.Image.Output(display_name="images", tooltip="The frames."),
+                io.String.Output(display_name="report", tooltip="How many frames, and how many GB they take."),
+            ],
+            hidden=[io.Hidden.prompt, io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def execute(cls, frames: VideoFrames, start: int, count: int) -> io.NodeOutput:
+        """Renders the frames wanted."""
+        hidden, recipe = cls.hidden, frames.recipe
+        wanted = range(start, min(start + count, len(recipe)))
+        if not wanted:
+            raise InvalidValueError(
+                f"frames from {start} of a video of {len(recipe)}", remedy=f"start at 0 to {len(recipe) - 1}"
+            )
+        height, width = recipe.size
+        gigabytes = len(wanted) * height * width * 3 * 4 / 1e9
+        text = f"{len(wanted)} frames of {width}x{height}: {gigabytes:.2f} GB"
+        host.say_on_node(text, hidden.unique_id)
+        host.bring_in(*frames.models)
+        reported = ReportedFrames(recipe=recipe, origin=Origin.of(hidden.prompt, hidden.unique_id, "frames"))
+        images = torch.empty(len(wanted), height, width, 3)
+        done = 0
+        for chunk in reported.pull(wanted=wanted, check_cancelled=host.check_interrupted):
+            images[done : done + len(chunk.pictures)] = media.image_of(chunk.pictures)
+            done += len(chunk.pictures)
+            host.show_progress(done, len(wanted))
+        return io.NodeOutput(images, text)
