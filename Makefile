@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+COMFYUI := .comfyui
+TESTS_READY := $(COMFYUI)/.ready
 
 .PHONY: demo test test-long lint golden setup clean
 
@@ -12,16 +14,18 @@ demo: setup
 		--out out/demo.mp4 --report out/demo.json
 
 # Everything that is quick: checks first, then all tests but those marked long.
-test: lint
+test: lint $(TESTS_READY)
 	$(PY) -m pytest -m "not long"
 
-test-long: setup
+test-long: setup $(TESTS_READY)
 	$(PY) -m pytest -m long
 
 lint: setup
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	mkdir -p .cache/pack && ln -sfn ../.. .cache/pack/ditto_live
+	MYPYPATH=.cache/pack $(PY) -m mypy --config-file tools/mypy_nodes.ini -p ditto_live.nodes
 
 # Writes the table of the golden suite: count and largest relative error of every file.
 golden: setup
@@ -29,9 +33,16 @@ golden: setup
 
 setup: $(READY)
 
-$(READY): tools/setup.sh tools/debian-packages.txt requirements.txt tests/requirements.txt constraints.txt
+$(READY): tools/setup.sh requirements.txt tests/requirements.txt constraints.txt
 	PYTHON="$(PYTHON)" tools/setup.sh "$(VENV)"
 	touch $@
 
+# What only the tests need: Debian packages, and a ComfyUI to run the pack in.
+$(TESTS_READY): tools/install_debian_packages.sh tools/debian-packages.txt tools/setup_comfyui.sh \
+		tests/comfyui/requirements.txt tests/comfyui/constraints.txt requirements.txt
+	tools/install_debian_packages.sh
+	PYTHON="$(PYTHON)" tools/setup_comfyui.sh "$(COMFYUI)"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .cache out
+	rm -rf $(VENV) $(COMFYUI) .cache out
