@@ -1,4 +1,4 @@
-"""One browser for all tests, a fresh canvas for each."""
+"""One browser for a module's tests, a fresh canvas for each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from support.canvas import Canvas, chromium
 from support.comfy_server import ComfyServer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium."""
+    """Chromium. Its event loop ends with the module: other tests run loops of their own."""
     with chromium() as browser:
         yield browser
 

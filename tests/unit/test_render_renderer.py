@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ditto_core.backends import TorchBackend, precision_type
+from ditto_core.backends.backend import cpu_has_bfloat16
 from ditto_core.checkpoints.models import load_models
 from ditto_core.errors import InvalidValueError
 from ditto_core.render import Renderer, RenderOptions, rgb_to_nv12
@@ -172,7 +173,7 @@ def test_key_points_of_wrong_shape(shapes: tuple[tuple[int, ...], tuple[int, ...
 
 
 def test_precision_words() -> None:
-    assert precision_type("auto", CPU) is torch.float32
+    assert precision_type("auto", CPU) is (torch.bfloat16 if cpu_has_bfloat16() else torch.float32)
     assert precision_type("auto", torch.device("cuda")) is torch.float16
     assert precision_type("bf16", CPU) is torch.bfloat16
     with pytest.raises(InvalidValueError, match="fp16 on a CPU"):
