@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -38,7 +37,6 @@ GOALS = MappingProxyType(
     {"itself": 31.0, "named_half": 30.0, "held_out_half": 28.0, "named_region": 23.0, "held_out_region": 23.0}
 )
 """PSNR in dB that the miniature shall reach."""
-_BATCH = 8
 _SHOWN = ("anna", "chidi", "karin", *HELD_OUT)
 _MOTIONS: tuple[dict[str, float], ...] = (
     {},
@@ -64,22 +62,6 @@ def load(folder: Path) -> nn.ModuleDict:
             for name in names
         }
     )
-
-
-@torch.inference_mode()
-def frame_seconds(networks: nn.ModuleDict, repeats: int = 5) -> float:
-    """Seconds a frame of warping and decoding at batch 8 on this CPU: the median of some repeats."""
-    identity = cast(["anna"])
-    f_s = networks["appearance_extractor"](F.avg_pool2d(render(identity, Motion.neutral()), 2))
-    f_s = f_s.expand(_BATCH, -1, -1, -1, -1).contiguous()
-    x = presenter_keypoints(identity, Motion.neutral()).expand(_BATCH, -1, -1)
-    x_d = presenter_keypoints(identity, Motion.neutral(1, open=0.5)).expand(_BATCH, -1, -1)
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        networks["decoder"](networks["warp_network"](f_s, x, x_d))
-        times.append((time.perf_counter() - start) / _BATCH)
-    return sorted(times)[repeats // 2]
 
 
 @torch.inference_mode()
@@ -136,8 +118,6 @@ def evaluate(networks: nn.ModuleDict, count: int) -> dict[str, object]:
         "goals_db": dict(GOALS),
         "missed": {name: round(found[name] - goal, 2) for name, goal in GOALS.items() if found[name] < goal},
         "extractor": extractor,
-        "frame_ms": round(1000 * frame_seconds(networks), 1),
-        "threads": torch.get_num_threads(),
     }
 
 
