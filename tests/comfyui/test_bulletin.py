@@ -103,7 +103,7 @@ def test_local_files_go_up(comfy: ComfyServer, tmp_path: Path) -> None:
 
 
 def test_after_ctrl_c_the_same_command_goes_on(comfy: ComfyServer, tmp_path: Path) -> None:
-    table, workflow = write_bulletin(tmp_path, 6, frames=40, prefix="ctrl-c/news")
+    table, workflow = write_bulletin(tmp_path, 12, frames=250, prefix="ctrl-c/news")
     manifest = tmp_path / "news" / "manifest.jsonl"
     command = arguments(table, workflow, comfy.url)
     process = started(command)
@@ -113,9 +113,9 @@ def test_after_ctrl_c_the_same_command_goes_on(comfy: ComfyServer, tmp_path: Pat
     assert process.returncode == 130 and "The same command goes on" in told and "Traceback" not in told
     assert set(states(manifest)) != {State.DONE}
     assert main(command) == 0
-    assert states(manifest) == [State.DONE] * 6
-    assert len(list((comfy.output / "ctrl-c").iterdir())) == 6
-    assert len(list((tmp_path / "news").glob("*.mp4"))) == 6
+    assert states(manifest) == [State.DONE] * 12
+    assert len(list((comfy.output / "ctrl-c").iterdir())) == 12
+    assert len(list((tmp_path / "news").glob("*.mp4"))) == 12
 
 
 @pytest.fixture
