@@ -61,13 +61,16 @@ class DittoBulletinSegment(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, segments: str | None, index: int | None) -> bool | str:
-        """Checks that the table has that segment, and that its files are there."""
+        """Checks the table, and that the segment's files are there.
+
+        An index past its end is an error of `execute`: what is refused here, ComfyUI says once for each input.
+        """
         if segments is None or index is None:
             return True
         try:
-            segment = segment_at(read_segments(_table(segments)), index)
-            _file(segments, segment.avatar)
-            _file(segments, segment.speech)
+            for segment in read_segments(_table(segments))[index : index + 1]:
+                _file(segments, segment.avatar)
+                _file(segments, segment.speech)
         except DittoError as error:
             return str(error)
         return True
@@ -77,8 +80,10 @@ class DittoBulletinSegment(io.ComfyNode):
         """Changes with the table and the segment's files."""
         if segments is None or index is None:
             return ""
-        segment = segment_at(read_segments(_table(segments)), index)
-        return paths.state([_table(segments), _file(segments, segment.avatar), _file(segments, segment.speech)])
+        files = [_table(segments)]
+        for segment in read_segments(files[0])[index : index + 1]:
+            files += [_file(segments, segment.avatar), _file(segments, segment.speech)]
+        return paths.state(files)
 
     @classmethod
     def execute(cls, models: Models, segments: str, index: int) -> io.NodeOutput:

@@ -195,8 +195,10 @@ def test_file_that_a_table_names_has_to_be_inside(comfy: ComfyServer, client: Co
 
 
 def test_past_the_last_segment_one_clear_message(client: ComfyClient) -> None:
-    message = refusal(client, replaced(api("bulletin"), "Segment", index=3))
-    assert "3" in message and "segment" in message
+    run = client.run(replaced(api("bulletin"), "Segment", index=3))
+    assert run.error["node_type"] == "DittoBulletinSegment"
+    assert "index 3 of a bulletin of 3 segments" in run.error["exception_message"]
+    assert "set the index to 0" in run.error["exception_message"]
 
 
 # What is left behind -----------------------------------------------------------------------------------------
