@@ -45,8 +45,9 @@ def test_precision_follows_the_processor():
 
 
 @pytest.mark.long
-def test_compiled_draws_the_same_faces(models):
-    """Compiled by the machine's C++ compiler; a batch that was not made ready is compiled when it comes."""
+def test_compiled_draws_the_same_faces(models, monkeypatch):
+    """Compiled by the machine's C++ compiler."""
+    monkeypatch.delenv("CI", raising=False)  # where it is set, Inductor refuses operators without a lowering
     generator = torch.Generator().manual_seed(0)
     crops = torch.randint(0, 256, (1, SOURCE_SIZE, SOURCE_SIZE, 3), generator=generator, dtype=torch.uint8)
     x_s = 0.3 * torch.randn(2, KEYPOINTS, 3, generator=generator)
