@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..ditto_core.errors import DittoError
-from ..ditto_core.pipeline.frames import Colour, FrameRecipe
+from ..ditto_core.pipeline.frames import Colour, WrappedFrames
 from ..ditto_core.pipeline.timing import StageClock
 from ..ditto_core.render import RenderedFrames
 from . import host
@@ -54,39 +52,15 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReportedFrames:
+class ReportedFrames(WrappedFrames):
     """Frames whose progress and errors are reported on the node that made them.
 
     Attributes:
-        recipe: the frames.
+        frames: the frames.
         origin: that node; None reports on the running node only.
     """
 
-    recipe: FrameRecipe
     origin: Origin | None
-
-    def __len__(self) -> int:
-        """Number of frames."""
-        return len(self.recipe)
-
-    @property
-    def fps(self) -> Fraction:
-        """Frames a second."""
-        return self.recipe.fps
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width in pixels, even."""
-        return self.recipe.size
-
-    @property
-    def device(self) -> torch.device:
-        """Where the pictures are made."""
-        return self.recipe.device
-
-    def report(self) -> dict[str, Any]:
-        """See `FrameRecipe`."""
-        return self.recipe.report()
 
     def pull(
         self,
@@ -110,7 +84,7 @@ class ReportedFrames:
 
         done, total = 0, len(self if wanted is None else wanted)
         try:
-            for chunk in self.recipe.pull(
+            for chunk in self.frames.pull(
                 wanted=wanted, colour=colour, clock=clock, progress=tell, check_cancelled=check_cancelled
             ):
                 done += len(chunk.pictures)

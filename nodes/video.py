@@ -118,11 +118,11 @@ class NVENCVideoWriter(io.ComfyNode):
             host.bring_in(*frames.models)
             sound = sound or frames.sound
             origin = Origin.of(hidden.prompt, hidden.unique_id, "frames")
-            recipe = ReportedFrames(recipe=frames.recipe, origin=origin)
+            recipe = ReportedFrames(frames=frames.recipe, origin=origin)
             rate = recipe.fps
         else:
             rate = Fraction(fps).limit_denominator(_LARGEST_DENOMINATOR)
-            recipe = ReportedFrames(recipe=PictureFrames(pictures=frames, fps=rate), origin=None)
+            recipe = ReportedFrames(frames=PictureFrames(pictures=frames, fps=rate), origin=None)
         file = host.output_file(filename_prefix, f".{container}", recipe.size)
         preview = Preview()
         report = write_video(
@@ -187,7 +187,7 @@ class DittoFramesToImages(io.ComfyNode):
         text = f"{len(wanted)} frames of {width}x{height}: {gigabytes:.2f} GB"
         host.say_on_node(text, hidden.unique_id)
         host.bring_in(*frames.models)
-        reported = ReportedFrames(recipe=recipe, origin=Origin.of(hidden.prompt, hidden.unique_id, "frames"))
+        reported = ReportedFrames(frames=recipe, origin=Origin.of(hidden.prompt, hidden.unique_id, "frames"))
         images = torch.empty(len(wanted), height, width, 3)
         done = 0
         for chunk in reported.pull(wanted=wanted, check_cancelled=host.check_interrupted):

@@ -21,8 +21,8 @@ from ..backends.engines import (
     parse_batch,
     verify_engine,
 )
+from ..backends.engines.bindings import load_library
 from ..backends.engines.build import header_problem, inspect
-from ..backends.engines.library import load_library
 from ..backends.engines.store import ENDING, read_engine, read_side
 from ..backends.engines.verify import INPUTS
 from ..bench.environment import describe
@@ -150,8 +150,8 @@ def _described(path: Path) -> dict[str, Any]:
         loaded = f"{side.key.flavour} {library.__version__} is loaded"
         data, _ = read_engine(path, wanted=side.key)
         problem = header_problem(library, data)
-        if side.key.library != library.__version__:
-            problem = f"made by {side.key.flavour} {side.key.library}"
+        if side.key.version != library.__version__:
+            problem = f"made by {side.key.flavour} {side.key.version}"
         if problem:
             return {"name": path.name, "state": f"not usable: {problem}, and {loaded}", **side.to_json()}
         misfit = Engine(path=path, key=side.key, side=side, built=False, reason="found").misfit

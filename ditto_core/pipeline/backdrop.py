@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..render import GreenScreen, RenderedFrames, fitted_background, rgb_to_nv12
-from .frames import Colour, FrameRecipe
+from .frames import Colour, WrappedFrames
 from .motion import Progress
 from .timing import StageClock
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BackdropFrames:
+class BackdropFrames(WrappedFrames):
     """Frames of a presenter before a green screen, shown before another picture.
 
     Attributes:
@@ -26,28 +23,8 @@ class BackdropFrames:
         background: (h, w, 3) uint8 RGB of any size; it fills the frame, and is cut where it is too long.
     """
 
-    frames: FrameRecipe
     screen: GreenScreen
     background: Tensor = field(repr=False)
-
-    def __len__(self) -> int:
-        """Number of frames."""
-        return len(self.frames)
-
-    @property
-    def fps(self) -> Fraction:
-        """Frames a second."""
-        return self.frames.fps
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width in pixels, even."""
-        return self.frames.size
-
-    @property
-    def device(self) -> torch.device:
-        """Where the pictures are made."""
-        return self.frames.device
 
     def pull(
         self,
@@ -67,7 +44,3 @@ class BackdropFrames:
                 if colour == "nv12":
                     pictures = rgb_to_nv12(pictures)
             yield chunk._replace(pictures=pictures)
-
-    def report(self) -> dict[str, Any]:
-        """See `FrameRecipe`."""
-        return self.frames.report()

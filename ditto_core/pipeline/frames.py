@@ -74,6 +74,40 @@ class FrameRecipe(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class WrappedFrames:
+    """What frames that are made from other frames have in common: all but `pull`.
+
+    Attributes:
+        frames: the others.
+    """
+
+    frames: FrameRecipe
+
+    def __len__(self) -> int:
+        """Number of frames."""
+        return len(self.frames)
+
+    @property
+    def fps(self) -> Fraction:
+        """Frames a second."""
+        return self.frames.fps
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels, even."""
+        return self.frames.size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the pictures are made."""
+        return self.frames.device
+
+    def report(self) -> dict[str, Any]:
+        """See `FrameRecipe`."""
+        return self.frames.report()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Frames:
     """Frames of motion that is already made. Iterating renders them.
 

@@ -6,7 +6,7 @@ from ditto_core.backends.engines import EngineKey
 
 KEY = EngineKey(
     flavour="tensorrt_rtx",
-    library="1.7.1.116",
+    version="1.7.1.116",
     system="Linux x86_64",
     target="sm120",
     part="post-warp",

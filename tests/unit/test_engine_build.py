@@ -55,7 +55,7 @@ def test_an_engine_is_built_for_a_gpu_that_is_not_here(first, models):
     assert engine.path.name == f"post_warp_sm120_fp16_b8_tensorrt_rtx_{models.fingerprint[:8]}.engine"
     assert header_problem(library, engine.path.read_bytes()) == ""
     assert engine.side.network["CONVOLUTION HALF"] == 9
-    assert engine.key.library == library.__version__
+    assert engine.key.version == library.__version__
     assert [stage for stage, done, _ in told if not done] == ["weights", "graph"]
     steps = [done for stage, done, _ in told if stage == "engine"]
     assert steps == sorted(steps) and len(steps) > 3 and steps[-1] == 1000
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_told_and_built_anew(copied, models, damage):
         copied.write_bytes(copied.read_bytes()[:-1] + b"\0")
         said = "is damaged"
     elif damage == "old":
-        values["key"]["library"] = "1.4.0.76"
+        values["key"]["version"] = "1.4.0.76"
         side.write_text(json.dumps(values))
         said = f"made by tensorrt_rtx 1.4.0.76, and tensorrt_rtx {library.__version__} is loaded"
     elif damage == "foreign":
@@ -149,7 +149,7 @@ def test_a_cancelled_build_leaves_nothing(models, tmp_path):
 
 def test_host_code_stays_forbidden(first):
     """The library's default, on which we rely beside setting it."""
-    from ditto_core.backends.engines.library import Messages
+    from ditto_core.backends.engines.bindings import Messages
 
     assert library.Runtime(Messages(library).logger).engine_host_code_allowed is False
 
@@ -166,7 +166,7 @@ def test_an_unknown_target_is_told_with_those_known(models, tmp_path):
 
 
 def test_full_tensorrt_that_is_not_installed_is_told(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("ditto_core.backends.engines.library.gpu_capability", lambda: "9.0")
+    monkeypatch.setattr("ditto_core.backends.engines.bindings.gpu_capability", lambda: "9.0")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match="pip install 'tensorrt>=10'"):
         build_engine(models, EngineSpec(), tmp_path)

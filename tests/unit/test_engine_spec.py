@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.engines import KEY
 
 from ditto_core.backends.engines import EngineError, EngineKey, EngineSpec, parse_batch
-from ditto_core.backends.engines.library import BuildPhases, misfit, resolve
+from ditto_core.backends.engines.bindings import BuildPhases, misfit, resolve
 from ditto_core.errors import InvalidValueError
 
 
@@ -42,7 +42,7 @@ def test_unknown_words_are_refused_with_those_allowed(choice):
 
 def test_the_file_name_is_readable_and_a_new_library_takes_the_old_ones_place():
     assert KEY.stem == "post_warp_sm120_fp16_b8_tensorrt_rtx_aaaaaaaa"
-    assert dataclasses.replace(KEY, library="1.8").stem == KEY.stem
+    assert dataclasses.replace(KEY, version="1.8").stem == KEY.stem
     for change in ({"target": "portable"}, {"precision": "fp8"}, {"flavour": "tensorrt"}, {"part": "warp-decode"}):
         assert dataclasses.replace(KEY, **change).stem != KEY.stem
 
@@ -62,7 +62,7 @@ def test_every_field_of_the_key_counts(field):
 
 
 def test_an_old_engine_is_told_with_both_versions():
-    old = dataclasses.replace(KEY, library="1.4.0.76", graph="d" * 64)
+    old = dataclasses.replace(KEY, version="1.4.0.76", graph="d" * 64)
     assert old.difference(KEY) == "made by tensorrt_rtx 1.4.0.76, and tensorrt_rtx 1.7.1.116 is loaded"
 
 
@@ -71,7 +71,7 @@ def test_an_old_engine_is_told_with_both_versions():
     [
         {**KEY.to_json(), "more": "x"},
         {**KEY.to_json(), "weights": "short"},
-        {**KEY.to_json(), "library": "1\n2"},
+        {**KEY.to_json(), "version": "1\n2"},
         {**KEY.to_json(), "target": 120},
         {**KEY.to_json(), "system": "x" * 1000},
         {},

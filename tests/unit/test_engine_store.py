@@ -50,7 +50,7 @@ def test_truncated_and_damaged_engines_are_told_with_both_versions(engine):
 
 def test_an_old_engine_is_refused_before_its_bytes_are_read(engine):
     engine.unlink()
-    said = refusal(engine, dataclasses.replace(KEY, library="1.8"))
+    said = refusal(engine, dataclasses.replace(KEY, version="1.8"))
     assert "made by tensorrt_rtx 1.7.1.116, and tensorrt_rtx 1.8 is loaded" in said
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from ...checkpoints.models import DittoModels
 from ..eager import appearance_volumes
 from . import store
+from .bindings import Progress
 from .engine import Engine, executed_by, open_session, verify_engine
-from .library import Progress
 from .spec import EngineError
 
 

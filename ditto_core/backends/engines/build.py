@@ -11,8 +11,8 @@ from typing import Any
 
 import onnx
 
+from .bindings import Messages, Monitor, Progress
 from .export import check_graph
-from .library import Messages, Monitor, Progress
 from .spec import PORTABLE, EngineError, EngineSpec
 
 _REPORT_IT = "try another version of the library, and report it with the log of --verbose"

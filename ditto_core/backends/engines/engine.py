@@ -16,8 +16,8 @@ from torch import nn
 
 from ...checkpoints.models import DittoModels
 from . import export, store
+from .bindings import Progress, gpu_capability, load_library, misfit, resolve
 from .build import build_from_graph, check_target, header_problem
-from .library import Progress, gpu_capability, load_library, misfit, resolve
 from .precision import Scales, calibrate, quantise, rounded_weights
 from .runtime import EngineSession, opened
 from .samples import PartInputs
@@ -77,7 +77,7 @@ def engine_key(models: DittoModels, spec: EngineSpec) -> tuple[EngineKey, Any]:
     _log.info("engine: %s %s (%s) for %s", flavour, library.__version__, reason, target)
     key = EngineKey(
         flavour=flavour,
-        library=str(library.__version__),
+        version=str(library.__version__),
         system=this_system(),
         target=target_name(target),
         part=spec.part,
@@ -153,7 +153,7 @@ def _found(path: Path, key: EngineKey, library: Any) -> tuple[Engine | None, str
         return None, f"built anew: {error.problem}" if path.exists() else "built: there was none"
     problem = header_problem(library, data)
     if problem:
-        return None, f"built anew: {path.name}: {key.flavour} {key.library} finds a {problem}"
+        return None, f"built anew: {path.name}: {key.flavour} {key.version} finds a {problem}"
     return Engine(path=path, key=key, side=side, built=False, reason="found"), ""
 
 
@@ -170,7 +170,7 @@ def load_engine(path: str | Path, models: DittoModels) -> Engine:
     data, side = store.read_engine(path, wanted=wanted)
     problem = header_problem(library, data)
     if problem:
-        raise store.EngineFileError(path, f"{key.flavour} {key.library} finds a {problem}", remedy=_BUILD_IT)
+        raise store.EngineFileError(path, f"{key.flavour} {key.version} finds a {problem}", remedy=_BUILD_IT)
     return Engine(path=path, key=wanted, side=side, built=False, reason="found")
 
 
@@ -180,7 +180,7 @@ def _fitting_key(key: EngineKey, models: DittoModels) -> tuple[EngineKey, Any]:
     return (
         dataclasses.replace(
             key,
-            library=str(library.__version__),
+            version=str(library.__version__),
             system=this_system(),
             weights=models.fingerprint,
             graph=export.graph_identity(models.preset),
@@ -293,5 +293,5 @@ def executed_by(engine: Engine, device: torch.device) -> str:
     """What runs, in words."""
     key = engine.key
     return (
-        f"{key.flavour} {key.library} ({key.part} {key.precision} {key.target}) on {torch.cuda.get_device_name(device)}"
+        f"{key.flavour} {key.version} ({key.part} {key.precision} {key.target}) on {torch.cuda.get_device_name(device)}"
     )

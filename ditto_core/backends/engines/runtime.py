@@ -17,7 +17,7 @@ from torch import Tensor
 from ...errors import InvalidValueError
 from ...files import replaced_file
 from ..cuda_graph import CapturedCall
-from .library import Messages
+from .bindings import Messages
 from .spec import EngineError, EngineSpec
 
 _log = logging.getLogger(__name__)

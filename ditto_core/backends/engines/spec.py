@@ -96,7 +96,7 @@ class EngineKey:
 
     Attributes:
         flavour: tensorrt or tensorrt_rtx.
-        library: version of the library that built it; another version does not read it.
+        version: of the library that built it; another version does not read it.
         system: operating system and processor.
         target: "sm120" for compute capability 12.0, or "portable".
         part: see `EngineSpec`.
@@ -107,7 +107,7 @@ class EngineKey:
     """
 
     flavour: str
-    library: str
+    version: str
     system: str
     target: str
     part: str
@@ -156,8 +156,8 @@ class EngineKey:
 
     def difference(self, wanted: EngineKey) -> str:
         """In words, by what this engine's key differs from the wanted one; empty where it does not."""
-        if (self.flavour, self.library) != (wanted.flavour, wanted.library):
-            return f"made by {self.flavour} {self.library}, and {wanted.flavour} {wanted.library} is loaded"
+        if (self.flavour, self.version) != (wanted.flavour, wanted.version):
+            return f"made by {self.flavour} {self.version}, and {wanted.flavour} {wanted.version} is loaded"
         words = {"weights": "made for models {}, not {}", "graph": "made from graph {}, and this version's is {}"}
         for field in dataclasses.fields(self):
             mine, other = getattr(self, field.name), getattr(wanted, field.name)

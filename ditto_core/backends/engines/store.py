@@ -135,7 +135,7 @@ def read_engine(engine: Path, *, wanted: EngineKey) -> tuple[bytes, SideFile]:
         raise EngineFileError(engine, "is no file", remedy=_BUILD_IT)
     if engine.resolve().parent != engine.parent.resolve():
         raise EngineFileError(engine, "leads out of its folder", remedy=_BUILD_IT)
-    versions = f"made by {side.key.flavour} {side.key.library}, and {wanted.flavour} {wanted.library} is loaded"
+    versions = f"made by {side.key.flavour} {side.key.version}, and {wanted.flavour} {wanted.version} is loaded"
     if engine.stat().st_size != side.size:
         raise EngineFileError(
             engine, f"has {engine.stat().st_size} bytes of {side.size} ({versions})", remedy=_BUILD_IT

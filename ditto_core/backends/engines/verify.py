@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import MissingPackageError
-from .library import Progress
+from .bindings import Progress
 from .precision import Scales, emulated, widen
 from .samples import PartInputs
 from .spec import EngineSpec
