@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -31,9 +32,15 @@ def arguments(table: Path, workflow: Path, url: str) -> list[str]:
 
 
 def started(command: list[str]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # A shell that runs the tests in the background has them, and so their children, ignore Ctrl-C.
+    heeds_ctrl_c = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(
-        [sys.executable, "-m", "ditto_core", *command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "ditto_core", *command],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeds_ctrl_c,
     )
 
 

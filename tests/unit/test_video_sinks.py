@@ -12,6 +12,8 @@ import av
 import fsspec
 import numpy as np
 import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
 
 from ditto_core.errors import InvalidValueError, MissingPackageError
 from ditto_core.speech import Sound
@@ -165,12 +167,9 @@ def test_what_is_no_target_is_refused(tmp_path, monkeypatch) -> None:
         write_to("memory://bucket/live.mp4")
 
 
-@pytest.mark.long
 def test_a_bucket_gets_parts_while_the_video_grows(monkeypatch) -> None:
-    """Against a real S3 server on this machine, where its packages are installed."""
-    server_module = pytest.importorskip("moto.server")
-    s3fs = pytest.importorskip("s3fs")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    """Against a real S3 server on this machine."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     try:
         host, port = server.get_host_and_port()
