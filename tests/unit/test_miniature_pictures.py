@@ -21,7 +21,9 @@ from ditto_core.checkpoints.models import build_network
 from ditto_core.errors import CheckpointError
 from ditto_core.motion.keypoints import degrees_from_logits, transform_keypoints
 from ditto_core.networks import MINIATURE
-from tools.miniature import train_stitching
+from ditto_core.quality import mouth
+from ditto_core.quality import pictures as quality_pictures
+from tools.miniature import train_pictures, train_stitching
 from tools.miniature.presenter import render
 from tools.miniature.presenter_cast import HELD_OUT, cast
 from tools.miniature.presenter_geometry import LIP_POLYGON, presenter_keypoints
@@ -29,7 +31,16 @@ from tools.miniature.presenter_parameters import Motion
 from tools.miniature.train_common import MAX_STATE_BYTES, Clock, Log, Trainer, export, read_state, settings, train
 from tools.miniature.train_extractor import NETWORK as EXTRACTOR
 from tools.miniature.train_extractor import angle_loss
-from tools.miniature.train_pictures import NETWORKS, batch_loss, measure, picture_loss, psnr, region, weights
+from tools.miniature.train_pictures import (
+    NETWORKS,
+    batch_loss,
+    measure,
+    opening_loss,
+    picture_loss,
+    psnr,
+    region,
+    weights,
+)
 from tools.miniature.train_pool import TRAINED, PicturePool, PoolSettings
 
 CPU = torch.device("cpu")
@@ -194,6 +205,18 @@ def test_an_error_on_the_mouth_costs_more_than_one_on_the_backdrop() -> None:
         made[..., row - 16 : row + 16, column - 16 : column + 16] += 0.1
         losses.append(picture_loss(made, wanted, weights(points, 8.0, 6.0), 0.3, 0.5).item())
     assert losses[0] > 2 * losses[1] > 0
+
+
+def test_the_opening_loss_sees_a_mouth_too_far_shut_as_the_measure_does() -> None:
+    """A mouth drawn half as open, and one whose opening is too light to count, cost what the measure loses."""
+    identity = cast(["anna"])
+    open_, half = Motion.neutral(1, open=1.0), Motion.neutral(1, open=0.5)
+    points = presenter_keypoints(identity, open_)
+    wanted, narrow = render(identity, open_), render(identity, half)
+    assert opening_loss(wanted, wanted, points) == 0
+    assert opening_loss(narrow, wanted, points) > 0.1
+    assert opening_loss(0.6 * wanted + 0.4, wanted, points) > 0.1
+    assert (train_pictures.LUMA, train_pictures.DARK) == (quality_pictures.LUMA, mouth.DARK)
 
 
 def test_a_pool_holds_what_its_records_say_and_the_same_for_the_same_seed() -> None:
