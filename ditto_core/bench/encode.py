@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import os
 import tempfile
@@ -17,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import FileError
 from ..media import read_image
 from ..networks.presets import FACE_SIZE
 from ..render import (
@@ -30,7 +28,7 @@ from ..render import (
     rgb_to_nv12,
 )
 from ..render.paste import Placement, edge_mask
-from ..video import QUALITIES, EncoderOptions, choose_encoder, video_file
+from ..video import QUALITIES, EncoderError, EncoderOptions, choose_encoder, video_file
 from .measure import milliseconds
 from .run import Result, Settings, Stage
 
@@ -126,7 +124,10 @@ def paste_times(size: tuple[int, int], device: torch.device, batch: int) -> Resu
 
 def encoding(size: tuple[int, int], options: EncoderOptions, device: torch.device) -> Result:
     """Encodes 150 frames from NV12, and from RGB."""
-    result: Result = {"encoder": choose_encoder(options, size).executed_by, "quality": options.quality}
+    try:
+        result: Result = {"encoder": choose_encoder(options, size).executed_by, "quality": options.quality}
+    except EncoderError as error:
+        return {"not_measured": error.problem}
     nv12 = Scene(size, device).frames()
     pictures = {"nv12": nv12, "rgb": nv12_to_rgb(nv12)}
     with tempfile.TemporaryDirectory() as folder:
@@ -148,19 +149,6 @@ def encoding(size: tuple[int, int], options: EncoderOptions, device: torch.devic
             }
     result["frames_per_s"] = result["nv12"]["frames_per_s"]
     return result
-
-
-def with_pipe(report: Result, path: Path) -> Result:
-    """Adds what `tools/bench_pipe.py` wrote to a report of this suite.
-
-    Raises:
-        FileError: it is not such a file.
-    """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(path, f"can't be read ({error})", remedy="write it with tools/bench_pipe.py") from error
-    return {**report, "pipe": values}
 
 
 def _rate(batch: int, timed: Result) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -11,15 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..backends.compiled import CompiledBackend
 from ..backends.cuda_graph import CapturedCall, fast_kernels
 from ..backends.inductor import compile_function
 from ..checkpoints.models import DittoModels, load_models
 from ..motion.diffusion import sample_window, window_noise
 from ..motion.sampler import FusedSampler
-from ..networks.presets import KEYPOINTS, MOTION_SIZE, WINDOW_ROWS
-from .measure import ceilings, memory_mb, milliseconds, relative_l2, shares, type_name, work
-from .render import converted
+from ..networks.presets import MOTION_SIZE, WINDOW_ROWS
+from .measure import ceilings, milliseconds, relative_l2, shares, type_name, work
+from .memory import live_memory
 from .run import Result, Settings, Stage
 
 _SEED = 0
@@ -34,7 +34,7 @@ class MotionSuite:
         self.settings = settings
         self.device = settings.device
         self.half = torch.float16 if settings.device.type == "cuda" else torch.bfloat16
-        self.ceiling: dict[str, Any] | None = None
+        self.ceilings: dict[str, dict[str, Any]] = {}
 
     @cached_property
     def models(self) -> DittoModels:
@@ -52,35 +52,72 @@ class MotionSuite:
     @cached_property
     def reference(self) -> Tensor:
         """The plain sampler's window in float32, without TF32."""
-        return sample_window(self.models.lmdm, *self.inputs, self._noise(), steps=self._steps)
+        return self._plain_window()
+
+    @cached_property
+    def sampler_work(self) -> Result:
+        """What the plain sampler's window computes and moves."""
+        return work(self.models.lmdm, self._plain_window)
+
+    @cached_property
+    def windows(self) -> Tensor:
+        """A window of sound."""
+        return torch.randn((1, _HUBERT_WINDOW), generator=torch.Generator().manual_seed(_SEED))
+
+    @cached_property
+    def hubert(self) -> Any:
+        """The speech encoder in float32, as the package makes it."""
+        from ..speech.hubert import recipe_hubert  # its package reads sound files, which needs further libraries
+
+        features = self.models.preset.speech_features
+        is_large = features == _OFFICIAL_FEATURES
+        return recipe_hubert(features, "large" if is_large else "miniature", device=self.device)
+
+    @cached_property
+    def hubert_reference(self) -> Tensor:
+        """The speech encoder's features in float32, without TF32."""
+        model = self.hubert.model
+        with torch.inference_mode(), fast_kernels(tf32=False):
+            features: Tensor = model(self.windows.to(self.device)).last_hidden_state
+        return features
 
     def stages(self) -> Iterator[Stage]:
         """All stages, the most wanted first."""
         yield Stage(name="ceilings", run=self.measure_ceilings)
         yield Stage(name="sampler_plain", run=self.run_plain)
-        for name, options in self._samplers().items():
+        yield Stage(name="hubert_plain", run=self.run_plain_hubert)
+        yield Stage(name="hubert_encoder", run=self.run_encoder)
+        for name, options in self._precisions().items():
             yield Stage(name=f"sampler_{name}", run=lambda options=options: self.run_sampler(**options))  # type: ignore[misc]
-        for dtype in (torch.float32, self.half):
-            yield Stage(name=f"hubert_{type_name(dtype)}", run=lambda dtype=dtype: self.run_hubert(dtype))  # type: ignore[misc]
-        yield Stage(name="memory", run=self.run_memory)
+            yield Stage(name=f"hubert_{name}", run=lambda options=options: self.run_hubert(**options))  # type: ignore[misc]
+        yield Stage(name="live_memory", run=self.run_memory)
+        for name, options in self._precisions().items():
+            compiled = {**options, "compiled": True}
+            yield Stage(
+                name=f"sampler_{name}_compiled",
+                run=lambda compiled=compiled: self.run_sampler(**compiled),  # type: ignore[misc]
+                extra=name == "float32",
+            )
+            yield Stage(
+                name=f"hubert_{name}_compiled",
+                run=lambda compiled=compiled: self.run_hubert(**compiled),  # type: ignore[misc]
+                extra=name == "float32",
+            )
 
     def measure_ceilings(self) -> Result:
-        """Matrix products and copies, as fast as the device does them, in float32 without TF32."""
-        self.ceiling = ceilings(self.device, torch.float32)
-        return self.ceiling
+        """Matrix products and copies, as fast as the device does them, in each precision."""
+        for name, options in self._precisions().items():
+            with fast_kernels(tf32=options["tf32"]):
+                self.ceilings[name] = ceilings(self.device, options["dtype"])
+        return dict(self.ceilings)
 
     def run_plain(self) -> Result:
         """`sample_window`, run by torch with its own settings."""
-        network = self.models.lmdm
+        result: Result = {"steps": self._steps, "executed_by": "torch, eager, float32", **self.sampler_work}
+        result.update(milliseconds(self._plain_window, self.device, rounds=3))
+        return {**result, **shares(result, self.ceilings.get("float32"))}
 
-        def call() -> Tensor:
-            return sample_window(network, *self.inputs, self._noise(), steps=self._steps)
-
-        result: Result = {"steps": self._steps, "executed_by": "torch, eager, float32", **work(network, call)}
-        result.update(milliseconds(call, self.device, rounds=3))
-        return {**result, **shares(result, self.ceiling)}
-
-    def run_sampler(self, *, dtype: torch.dtype, tf32: bool, compiled: bool) -> Result:
+    def run_sampler(self, *, dtype: torch.dtype, tf32: bool, compiled: bool = False) -> Result:
         """The fused sampler in one precision."""
         sampler = FusedSampler(
             self.models.lmdm,
@@ -94,7 +131,7 @@ class MotionSuite:
         drawn = list(self._draws())
         result: Result = {
             "steps": self._steps,
-            "precision": f"{type_name(dtype)}{', TF32' if tf32 else ''}",
+            "precision": _precision(dtype, tf32),
             "compiled": compiled,
             "relative_l2": relative_l2(found, self.reference),
             "repeats": bool(torch.equal(found, again)),
@@ -102,108 +139,74 @@ class MotionSuite:
         }
         result["with_drawing"] = milliseconds(lambda: sampler(*self.inputs, self._noise()), self.device, rounds=5)
         sampler.close()
+        ceiling = self.ceilings.get("tf32" if tf32 else type_name(dtype))
+        result["for_the_plain_work"] = shares({**self.sampler_work, "ms": result["ms"]}, ceiling)
         return result
 
-    def run_hubert(self, dtype: torch.dtype) -> Result:
-        """The speech encoder's window: its model by itself, the encoder as the package calls it, and compiled."""
-        encoder = self._hubert(dtype)
-        model = encoder.model
-        windows = torch.randn((1, _HUBERT_WINDOW), generator=torch.Generator().manual_seed(_SEED))
-        own = windows.to(self.device, dtype)
+    def run_plain_hubert(self) -> Result:
+        """The speech encoder's model by itself, run by torch with its own settings."""
+        model, own = self.hubert.model, self.windows.to(self.device)
 
-        def plain() -> Tensor:
-            hidden: Tensor = model(own).last_hidden_state
-            return hidden
+        def call() -> Tensor:
+            features: Tensor = model(own).last_hidden_state
+            return features
 
         with torch.inference_mode():
-            wanted = plain().float()
-            result: Result = {"precision": type_name(dtype), **work(model, plain)}
-            result["plain"] = milliseconds(plain, self.device)
-            result["encoder"] = milliseconds(lambda: encoder.encode(windows), self.device)
-            result["encoder_relative_l2"] = relative_l2(encoder.encode(windows), wanted)
-            result["compiled"] = self._guarded(lambda: self._compiled_hubert(model, own, wanted))
+            result: Result = {"executed_by": "torch, eager, float32", **work(model, call)}
+            result.update(milliseconds(call, self.device))
+            result["relative_l2"] = relative_l2(call(), self.hubert_reference)
+        return {**result, **shares(result, self.ceilings.get("float32"))}
+
+    def run_encoder(self) -> Result:
+        """The speech encoder as the package calls it."""
+        encoder = self.hubert
+        result: Result = {
+            "executed_by": encoder.executed_by,
+            **milliseconds(lambda: encoder.encode(self.windows), self.device),
+            "relative_l2": relative_l2(encoder.encode(self.windows), self.hubert_reference),
+        }
         encoder.close()
         return result
 
+    def run_hubert(self, *, dtype: torch.dtype, tf32: bool, compiled: bool = False) -> Result:
+        """The speech encoder's model in one precision; on a GPU as one graph."""
+        model, own = copy.deepcopy(self.hubert.model).to(dtype), self.windows.to(self.device, dtype)
+
+        def call() -> Tensor:
+            features: Tensor = model(own).last_hidden_state
+            return features
+
+        with torch.inference_mode(), fast_kernels(tf32=tf32):
+            run = call
+            if compiled:
+                function = compile_function(lambda windows: model(windows).last_hidden_state, (own,))
+                run = lambda: function(own)  # noqa: E731 - the same call, compiled
+            captured = CapturedCall(run, self.device) if self.device.type == "cuda" else None
+            run = run if captured is None else captured.replay
+            result: Result = {"precision": _precision(dtype, tf32), "compiled": compiled, **work(model, call)}
+            result.update(milliseconds(run, self.device))
+            result["relative_l2"] = relative_l2(run(), self.hubert_reference)
+            if captured is not None:
+                captured.close()
+        return {**result, **shares(result, self.ceilings.get("tf32" if tf32 else type_name(dtype)))}
+
     def run_memory(self) -> Result:
-        """Peak memory of rendering, sampler and speech encoder together, and what stays after opening and closing."""
-        cuda = self.device.type == "cuda"
-        models = converted(self.models, self.settings.dtype)
-        self.__dict__.pop("models", None)  # the float32 rendering networks are no part of it
+        """What a live run takes and leaves, with nothing else loaded."""
+        for name in ("models", "inputs", "reference", "hubert", "hubert_reference"):
+            self.__dict__.pop(name, None)
         gc.collect()
-        encoder = self._hubert(self.half)
-        if cuda:
-            memory_mb(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
-        backend = CompiledBackend(models)
-        held = []
-        for _ in range(2):
-            sampler = FusedSampler(models.lmdm, steps=self._steps)
-            self._use(models, backend, sampler, encoder)
-            backend.close()
-            sampler.close()
-            encoder.close()
-            held.append(memory_mb(self.device))
-        peak = torch.cuda.max_memory_reserved(self.device) if cuda else 0
-        cycles = self._small_cycles(models, encoder)
-        return {"peak_mb": round(peak / 2**20, 1), "after_whole_cycles_mb": held, **cycles}
+        return live_memory(self.settings)
 
-    def _small_cycles(self, models: DittoModels, encoder: Any) -> Result:
-        """Sampler and speech encoder opened and closed many times; compiling as often would take hours."""
-        held = []
-        for _ in range(self.settings.cycles):
-            sampler = FusedSampler(models.lmdm, steps=2)
-            sampler(*self._inputs_of(models), self._noise())
-            encoder.encode(torch.zeros(1, _HUBERT_WINDOW))
-            sampler.close()
-            encoder.close()
-            held.append(memory_mb(self.device))
-        return {"cycles": len(held), "after_first_mb": held[0], "after_last_mb": held[-1]}
-
-    def _use(self, models: DittoModels, backend: CompiledBackend, sampler: FusedSampler, encoder: Any) -> None:
-        batch = self.settings.batch
-        f_s = backend.volumes(torch.zeros(1, 256, 256, 3, dtype=torch.uint8)).expand(batch, -1, -1, -1, -1)
-        points = torch.zeros(batch, KEYPOINTS, 3)
-        backend.faces(f_s, points, points)
-        sampler(*self._inputs_of(models), self._noise())
-        encoder.encode(torch.zeros(1, _HUBERT_WINDOW))
-
-    def _inputs_of(self, models: DittoModels) -> tuple[Tensor, Tensor]:
-        condition = torch.zeros(1, WINDOW_ROWS, models.preset.condition_size, device=self.device)
-        return condition, torch.zeros(1, MOTION_SIZE, device=self.device)
-
-    def _compiled_hubert(self, model: Any, own: Tensor, wanted: Tensor) -> Result:
-        with fast_kernels(tf32=False):
-            function = compile_function(lambda windows: model(windows).last_hidden_state, (own,))
-            if self.device.type != "cuda":
-                return milliseconds(lambda: function(own), self.device)
-            captured = CapturedCall(lambda: function(own), self.device)
-        result = {**milliseconds(captured.replay, self.device), "relative_l2": relative_l2(captured.replay(), wanted)}
-        captured.close()
-        return result
-
-    def _guarded(self, call: Callable[[], Result]) -> Result:
-        try:
-            return call()
-        except Exception as error:  # an extra measurement; what was measured before it stays
-            return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
-
-    def _samplers(self) -> dict[str, dict[str, Any]]:
-        plain = {"dtype": torch.float32, "tf32": False, "compiled": False}
-        found = {"float32": plain}
+    def _precisions(self) -> dict[str, dict[str, Any]]:
+        """TF32 is a GPU's."""
+        found: dict[str, dict[str, Any]] = {"float32": {"dtype": torch.float32, "tf32": False}}
         if self.device.type == "cuda":
-            found["tf32"] = {**plain, "tf32": True}
-        found["half"] = {**plain, "dtype": self.half}
-        for name in [key for key in ("tf32", "half", "float32") if key in found]:
-            found[f"{name}_compiled"] = {**found[name], "compiled": True}
+            found["tf32"] = {"dtype": torch.float32, "tf32": True}
+        found[type_name(self.half)] = {"dtype": self.half, "tf32": False}
         return found
 
-    def _hubert(self, dtype: torch.dtype) -> Any:
-        from ..speech.hubert import recipe_hubert  # its package reads sound files, which needs further libraries
-
-        features = self.models.preset.speech_features
-        is_large = features == _OFFICIAL_FEATURES
-        return recipe_hubert(features, "large" if is_large else "miniature", device=self.device, precision=dtype)
+    def _plain_window(self) -> Tensor:
+        return sample_window(self.models.lmdm, *self.inputs, self._noise(), steps=self._steps)
 
     @property
     def _steps(self) -> int:
@@ -214,6 +217,10 @@ class MotionSuite:
 
     def _draws(self) -> Iterator[Tensor]:
         return islice(self._noise(), self._steps)
+
+
+def _precision(dtype: torch.dtype, tf32: bool) -> str:
+    return f"{type_name(dtype)}, TF32" if tf32 else type_name(dtype)
 
 
 def motion_suite(settings: Settings) -> Iterator[Stage]:

@@ -20,11 +20,15 @@ from ..networks.fused import FusedPostWarp
 from ..networks.fused_warp import FusedWarp, WarpLayout
 from ..networks.layers import wide
 from ..networks.presets import KEYPOINTS
+from .engine import ENGINE_STAGES, run_engine
 from .kernels import convolutions, kernel_times
 from .measure import ceilings, memory_mb, milliseconds, picture_difference, relative_l2, shares, type_name, work
 from .run import Result, Settings, Stage
+from .traffic import moved_mbytes
 
 _SEED = 0
+NCU_COMMAND = "python -m tools.bench_ncu --models official-shapes --report ncu.json"
+"""Measures the traffic to device memory, where ncu is installed; `bench --ncu` adds it to a report."""
 
 
 class RenderSuite:
@@ -70,14 +74,20 @@ class RenderSuite:
         yield Stage(name="warp", run=self.run_warp)
         for batch in sorted({self.batch, 1}, reverse=True):
             yield Stage(name=f"compiled_b{batch}", run=lambda batch=batch: self.run_compiled(batch))  # type: ignore[misc]
-        yield Stage(name="convolutions", run=self.run_convolutions)
+        for part in ENGINE_STAGES if self.settings.engine is None else ("given",):
+            yield Stage(name=f"engine_{part}", run=lambda part=part: self.run_engine(part))  # type: ignore[misc]
+        yield Stage(name="cycles", run=self.run_cycles)
+        yield Stage(name="convolutions", run=self.run_convolutions, extra=True)
         if self.settings.long:
             for name, layout in self._layouts().items():
-                yield Stage(name=f"warp_{name}", run=lambda layout=layout: self.run_warp(layout))  # type: ignore[misc]
-            yield Stage(name="post_warp_unfolded", run=lambda: self.run_post_warp(fold_upsampling=False))
-        yield Stage(name="cycles", run=self.run_cycles)
-        if self.settings.long:
-            yield Stage(name="post_warp_autotuned", run=lambda: self.run_post_warp(autotune=True))
+                yield Stage(name=f"warp_{name}", run=lambda layout=layout: self.run_warp(layout), extra=True)  # type: ignore[misc]
+            unfolded, autotuned = {"fold_upsampling": False}, {"autotune": True}
+            for name, options in (("unfolded", unfolded), ("autotuned", autotuned)):
+                yield Stage(
+                    name=f"post_warp_{name}",
+                    run=lambda options=options: self.run_post_warp(**options),  # type: ignore[misc]
+                    extra=True,
+                )
 
     def measure_ceilings(self) -> Result:
         """Matrix products and copies, as fast as the device does them."""
@@ -106,17 +116,18 @@ class RenderSuite:
     @torch.inference_mode()
     def run_post_warp(self, *, fold_upsampling: bool = True, autotune: bool = False) -> Result:
         """Third, fourth, occlusion and decoder as one compiled module."""
-        module = FusedPostWarp(self.fused.warp_network, self.fused.decoder, fold_upsampling=fold_upsampling)
-        channels_last(module)
+        module = post_warp_of(self.fused, fold_upsampling=fold_upsampling)
         deformed, occlusion = self.plain.warp_network.deform(*self.inputs)
         deformed = deformed.contiguous(memory_format=torch.channels_last)
         run = Optimised(module, (deformed, occlusion), autotune=autotune)
         result = self._timed(module, run, counted=lambda: module(deformed, occlusion))
         wanted = self._reference_picture(deformed, occlusion)
         result["against_plain_float32"] = picture_difference(run(), wanted)
-        plain = self.plain.decoder(self.plain.warp_network.project(deformed, occlusion))
+        warp, decoder = self.plain.warp_network, self.plain.decoder
+        plain = decoder(warp.project(deformed, occlusion))
         result["plain_against_plain_float32"] = picture_difference(plain, wanted)
         if not autotune and fold_upsampling:
+            result["traffic"] = _traffic(lambda d, o: decoder(warp.project(d, o)), module, (deformed, occlusion))
             result["kernels"] = kernel_times(run.uncaptured, self.device)
         run.close()
         return result
@@ -140,6 +151,7 @@ class RenderSuite:
         result["compiled_feature_relative_l2"] = relative_l2(module.project(*run()), wanted)
         result["plain_feature_relative_l2"] = relative_l2(self.plain.warp_network(f_s, x_s, x_d), wanted)
         if layout is None:
+            result["traffic"] = _traffic(self.plain.warp_network.deform, function, self.inputs, (*prepared, x_s, x_d))
             result["kernels"] = kernel_times(run.uncaptured, self.device)
         run.close()
         return result
@@ -162,13 +174,18 @@ class RenderSuite:
         backend.close()
         return result
 
+    def run_engine(self, part: str) -> Result:
+        """An engine of one part, or the given one, where there is a card that runs it."""
+        with torch.inference_mode():
+            inputs = self.inputs
+        return run_engine(self.settings, part, inputs, lambda given: self._reference_faces(*given))
+
     @torch.inference_mode()
     def run_convolutions(self) -> Result:
         """Every convolution of the fused networks alone: where the time of products goes."""
         warp = FusedWarp(self.fused.warp_network, self._layout)
-        post = FusedPostWarp(self.fused.warp_network, self.fused.decoder)
-        for module in (warp, post):
-            channels_last(module)
+        post = post_warp_of(self.fused)
+        channels_last(warp)
         f_s, x_s, x_d = self.inputs
         deformed, occlusion = self.plain.warp_network.deform(f_s, x_s, x_d)
         deformed = deformed.contiguous(memory_format=torch.channels_last)
@@ -195,7 +212,7 @@ class RenderSuite:
     @torch.inference_mode()
     def _open_and_close(self) -> None:
         f_s, x_s, x_d = self.inputs
-        post = FusedPostWarp(self.fused.warp_network, self.fused.decoder)
+        post = post_warp_of(self.fused)
         with fast_kernels(tf32=False):
             deformed, occlusion = self.plain.warp_network.deform(f_s, x_s, x_d)
             if self.device.type != "cuda":
@@ -227,10 +244,25 @@ class RenderSuite:
         with fast_kernels(tf32=False):
             return models.decoder(models.warp_network.project(deformed.float(), occlusion.float()))
 
+    @torch.inference_mode()
     def _reference_faces(self, f_s: Tensor, x_s: Tensor, x_d: Tensor) -> Tensor:
         models = self.reference
         with fast_kernels(tf32=False):
             return models.decoder(models.warp_network(f_s.float(), x_s.float(), x_d.float()))
+
+
+def _traffic(
+    plain: Callable[..., Any],
+    fused: Callable[..., Any],
+    inputs: tuple[Tensor, ...],
+    fused_inputs: tuple[Tensor, ...] | None = None,
+) -> Result:
+    """Megabytes to and from device memory, plain and fused: counted, and how they are measured."""
+    return {
+        "plain_mbytes": moved_mbytes(plain, inputs, fused=False),
+        "fused_mbytes": moved_mbytes(fused, fused_inputs or inputs, fused=True),
+        "measured": {"not_measured": "counters are read by ncu, outside this process", "command": NCU_COMMAND},
+    }
 
 
 class Optimised:
@@ -258,6 +290,13 @@ class Optimised:
         """Gives the graph back."""
         if self._captured is not None:
             self._captured.close()
+
+
+def post_warp_of(models: DittoModels, *, fold_upsampling: bool = True) -> FusedPostWarp:
+    """Third, fourth, occlusion and decoder as one module, its weights in the order that convolutions like."""
+    module = FusedPostWarp(models.warp_network, models.decoder, fold_upsampling=fold_upsampling)
+    channels_last(module)
+    return module
 
 
 class _Both(nn.Module):

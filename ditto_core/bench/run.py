@@ -7,15 +7,17 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..errors import InvalidValueError
 from ..files import replaced_file
 from .environment import describe
+from .goals import goals_of
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ class Settings:
         dtype: type of the rendering networks.
         batch: faces drawn at once.
         cycles: how often what is opened is closed again, where a suite watches memory.
+        seconds: speech of a whole render.
+        engine: an engine file to time; by default engines are built where they can be.
         long: also what takes minutes: kernels found by trying, and layouts that are not used.
     """
 
@@ -40,6 +44,8 @@ class Settings:
     dtype: torch.dtype
     batch: int = 8
     cycles: int = 50
+    seconds: float = 10.0
+    engine: Path | None = None
     long: bool = False
 
 
@@ -50,10 +56,12 @@ class Stage:
     Attributes:
         name: where its result stands in the report.
         run: gives the result, ready for JSON. It may be left out or fail without harm to the others.
+        extra: whether a time budget may leave it out: nothing that is promised needs it.
     """
 
     name: str
     run: Callable[[], Result]
+    extra: bool = False
 
 
 Suite = Callable[[Settings], Iterable[Stage]]
@@ -80,8 +88,17 @@ class Report:
     def write(self) -> None:
         """Writes the file, whole."""
         if self.path is not None:
-            with replaced_file(self.path) as partial:
-                partial.write_text(json.dumps(self.values, indent=1) + "\n", encoding="utf-8")
+            write_values(self.values, self.path)
+
+
+def write_values(values: Result, path: Path) -> None:
+    """Writes a report as JSON, whole or not at all.
+
+    Raises:
+        FileError: the folder is missing or not writable.
+    """
+    with replaced_file(path) as partial:
+        partial.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 def run_suites(
@@ -90,6 +107,7 @@ def run_suites(
     path: Path | None,
     *,
     budget_s: float | None = None,
+    only: Collection[str] = (),
     tell: Callable[[str, str, Result], None] = lambda suite, stage, result: None,
 ) -> Result:
     """Runs suites one after the other.
@@ -98,30 +116,46 @@ def run_suites(
         suites: by name.
         settings: what they read.
         path: the JSON file to write, or None.
-        budget_s: no stage is begun after so many seconds; those left out are listed in the report.
+        budget_s: no extra stage is begun after so many seconds; those left out are listed in the report.
+        only: names of the stages that run; all where it is empty.
         tell: called with suite, stage and result after each stage.
 
     Returns:
-        The report: environment, settings, and the results by suite and stage.
+        The report: environment, settings, the results by suite and stage, and what they say to the machine's goals.
+
+    Raises:
+        InvalidValueError: no suite has a stage of such a name.
     """
     began = time.monotonic()
+    _check_names(suites, settings, only)
     report = Report(path, {"environment": describe(), "settings": _settings(settings)})
     report.write()
     for suite, stages in suites.items():
-        for stage in stages(settings):
+        remaining = [stage for stage in stages(settings) if not only or stage.name in only]
+        while remaining:
+            stage = remaining.pop(0)
             spent = time.monotonic() - began
-            if budget_s is not None and spent > budget_s:
+            if stage.extra and budget_s is not None and spent > budget_s:
                 report.values.setdefault("left_out", []).append(f"{suite}/{stage.name}")
-                report.write()
                 continue
             result = _guarded(stage)
             result["wall_s"] = round(time.monotonic() - began - spent, 2)
             report.add(suite, stage.name, result)
             tell(suite, stage.name, result)
+            del stage  # the last one holds its suite's networks, and the next suite may watch memory
             gc.collect()
+    report.values["goals"] = goals_of(report.values)
     report.values["wall_s"] = round(time.monotonic() - began, 1)
     report.write()
     return report.values
+
+
+def _check_names(suites: dict[str, Suite], settings: Settings, only: Collection[str]) -> None:
+    if only:
+        known = [stage.name for stages in suites.values() for stage in stages(settings)]
+        for name in only:
+            if name not in known:
+                raise InvalidValueError(f"stage {name!r}", remedy=f"choose of {', '.join(known)}")
 
 
 def _guarded(stage: Stage) -> Result:
@@ -143,5 +177,6 @@ def _settings(settings: Settings) -> Result:
         "dtype": str(settings.dtype).removeprefix("torch."),
         "batch": settings.batch,
         "cycles": settings.cycles,
+        "seconds": settings.seconds,
         "long": settings.long,
     }

@@ -7,7 +7,7 @@ import importlib
 from ..errors import InvalidValueError
 from .run import Suite
 
-SUITES = ("render", "motion", "encode", "ttff")
+SUITES = ("render", "motion", "encode", "ttff", "end_to_end")
 """Each is a module of this package with a function `<name>_suite`; only those that run are imported."""
 
 

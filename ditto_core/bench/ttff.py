@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..avatar import Avatar, CropRequest, register
+from ..avatar import Avatar
 from ..backends import RenderBackend, choose_backend
-from ..checkpoints.models import DittoModels, load_models
 from ..pipeline.clock import SystemClock
 from ..pipeline.motion import MotionOptions
 from ..pipeline.plan import Plan, named_plan
@@ -18,13 +17,12 @@ from ..pipeline.session import Session
 from ..pipeline.speech_frames import SpeechFrames
 from ..pipeline.stream import paced, stream_video
 from ..pipeline.write import write_video
-from ..speech import Sound, SpeechEncoder, read_sound, speech_encoder_for
+from ..speech import Sound
 from ..speech.windows import FRAME_RATE
 from ..video import EncoderOptions
 from .run import Result, Settings, Stage
+from .speaker import Speaker, speech
 
-_BUNDLED = Path(__file__).parents[1] / "bundled"
-_CROP = "112,100,640"
 _CHUNKS = (25, 16, 8, 4)
 _UPSTREAM_CHUNK = 10
 _VIDEO = EncoderOptions(quality="live")
@@ -37,24 +35,24 @@ class TtffSuite:
         self.settings = settings
 
     @cached_property
-    def models(self) -> DittoModels:
-        """The networks."""
-        return load_models(self.settings.models, device=self.settings.device, dtype=self.settings.dtype)
+    def speaker(self) -> Speaker:
+        """Networks, speech encoder, and the fastest backend of the device."""
+        return Speaker.of(self.settings)
 
     @cached_property
-    def parts(self) -> tuple[SpeechEncoder, RenderBackend, Avatar]:
-        """Speech encoder, the fastest backend of the device, and the bundled presenter."""
-        backend = choose_backend("compiled" if self.settings.device.type == "cuda" else "torch", self.models)
-        avatar = register(_BUNDLED / "presenter.png", self.models, crop=CropRequest.parse(_CROP))
-        return speech_encoder_for(self.models), backend, avatar
+    def avatar(self) -> Avatar:
+        """The bundled presenter."""
+        return self.speaker.avatar()
 
     @cached_property
     def sound(self) -> Sound:
         """The bundled speech."""
-        return read_sound(_BUNDLED / "news.wav")
+        return speech()
 
     def stages(self) -> Iterator[Stage]:
         """All stages: the whole file, then smaller and smaller chunks, then upstream's own geometry."""
+        if self.settings.device.type == "cuda":  # elsewhere the plain backend is the fastest one
+            yield Stage(name="offline_plain", run=self.run_offline_plain)
         yield Stage(name="offline", run=self.run_offline)
         for chunk in _CHUNKS:
             plan = named_plan("low-latency", chunk=chunk)
@@ -64,8 +62,20 @@ class TtffSuite:
 
     def run_offline(self) -> Result:
         """The whole-file driver, for comparison; the second of two runs."""
-        encoder, backend, avatar = self.parts
-        frames = SpeechFrames(models=self.models, encoder=encoder, backend=backend, avatar=avatar, sound=self.sound)
+        return self._offline(self.speaker.backend)
+
+    def run_offline_plain(self) -> Result:
+        """The same with the plain networks, as torch runs them."""
+        return self._offline(choose_backend("torch", self.speaker.models))
+
+    def _offline(self, backend: RenderBackend) -> Result:
+        frames = SpeechFrames(
+            models=self.speaker.models,
+            encoder=self.speaker.encoder,
+            backend=backend,
+            avatar=self.avatar,
+            sound=self.sound,
+        )
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(2):
                 report = write_video(frames, Path(folder, "video.mp4"), sound=self.sound, video=_VIDEO)
@@ -79,17 +89,17 @@ class TtffSuite:
             "live_ttff_ms": live["live_ttff_ms"],
             "live_starved_frames": live["starved_frames"],
             "live_first_ms": live["first_ms"],
+            "live_inter_frame_ms": live["inter_frame_ms"],
             "look_ahead_ms": round(plan.look_ahead / 16, 1),
         }
 
     def _stream(self, plan: Plan, *, live: bool) -> dict[str, Any]:
-        encoder, backend, avatar = self.parts
         clock = SystemClock()
         with Session(
-            models=self.models,
-            encoder=encoder,
-            backend=backend,
-            avatar=avatar,
+            models=self.speaker.models,
+            encoder=self.speaker.encoder,
+            backend=self.speaker.backend,
+            avatar=self.avatar,
             motion=MotionOptions(plan=plan),
             clock=clock,
         ) as session:

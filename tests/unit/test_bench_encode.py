@@ -9,8 +9,9 @@ import pytest
 import torch
 from support.paste_back import pasted_rgb
 
-from ditto_core.bench.encode import FRAMES, Scene, encoding, paste_times, with_pipe
+from ditto_core.bench.encode import FRAMES, Scene, encoding, paste_times
 from ditto_core.bench.encode import _float_paste as float_paste
+from ditto_core.bench.merge import with_pipe
 from ditto_core.errors import FileError
 from ditto_core.render import nv12_to_rgb
 from ditto_core.video import EncoderOptions
@@ -52,9 +53,10 @@ def test_encoding_of_all_frames() -> None:
 
 
 def test_what_the_pipe_measured_joins_the_report(tmp_path: Path) -> None:
-    (tmp_path / "pipe.json").write_text(json.dumps({"frames": 150}))
-    assert with_pipe({"suites": {}}, tmp_path / "pipe.json") == {"suites": {}, "pipe": {"frames": 150}}
+    (tmp_path / "pipe.json").write_text(json.dumps({"sizes": {}, "frames": 150}))
+    assert with_pipe({"suites": {}}, tmp_path / "pipe.json") == {"suites": {}, "pipe": {"sizes": {}, "frames": 150}}
     (tmp_path / "bad.json").write_text("{")
-    for name in ("bad.json", "missing.json"):
+    (tmp_path / "other.json").write_text("{}")
+    for name in ("bad.json", "missing.json", "other.json"):
         with pytest.raises(FileError, match=name):
             with_pipe({}, tmp_path / name)

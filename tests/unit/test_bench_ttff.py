@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
-from support.models import write_folder
+from support.bench import tiny_settings
 
 from ditto_core.bench.run import run_suites
 from ditto_core.bench.suites import chosen_suites
-from ditto_core.bench.ttff import Settings, TtffSuite
-from ditto_core.speech import Sound, recipe_hubert
+from ditto_core.bench.tables import ttff_lines
+from ditto_core.bench.ttff import TtffSuite
+from ditto_core.speech import Sound
 
 
 @pytest.fixture
-def suite(tmp_path, monkeypatch) -> TtffSuite:
-    folder = write_folder(tmp_path / "tiny")
-    suite = TtffSuite(Settings(models=str(folder), device=torch.device("cpu"), dtype=torch.float32))
-    recipe_hubert(suite.models.preset.speech_features, "miniature").model.save_pretrained(folder / "hubert")
+def suite(tmp_path) -> TtffSuite:
+    suite = TtffSuite(tiny_settings(tmp_path))
     whole = suite.sound
     suite.__dict__["sound"] = Sound(whole.samples[:, : whole.rate // 2], whole.rate)
     return suite
+
+
+def test_one_chunk_has_all_figures(suite) -> None:
+    report = run_suites({"ttff": lambda _: suite.stages()}, suite.settings, None, only=["chunk_8"])
+    assert "-" not in ttff_lines(report)[1].split(), report["suites"]["ttff"]
 
 
 @pytest.mark.long
