@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ..bench.environment import describe
 from ..errors import FileError, InvalidValueError
-from ..quality import FaceTrack, compare_videos, comparison_picture, write_png
+from ..quality import FaceTrack, compare_videos, comparison_picture, summary, write_png
 from .output import ProgressLine, say
-from .render import write_report
+from .render import report_path, write_report
 
 PICTURE = "compare.png"
 _LONGEST = 1 << 20
@@ -27,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     mouth.add_argument("--mouth-box", metavar="X,Y,W,H", help="where the mouth is, in pixels, in all frames")
     parser.add_argument("--frames", metavar="N,N,...", help="frames to show beside each other; five by default")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write all figures, as JSON")
+    parser.add_argument("--report", type=report_path, metavar="FILE", help="write all figures, as JSON")
     parser.add_argument("--plots", type=Path, metavar="DIR", help=f"write {PICTURE}: frames, differences, courses")
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
     parser.set_defaults(run=_compare)
@@ -68,26 +67,6 @@ def _compare(options: argparse.Namespace) -> int:
     if options.plots is not None:
         write_png(options.plots / PICTURE, comparison_picture(found))
     if not options.quiet:
-        for line in _summary(found.report):
+        for line in summary(found.report):
             say(line)
     return 0
-
-
-def _summary(report: dict[str, Any]) -> list[str]:
-    lines = []
-    pictures, aperture, sound = (report[name] for name in ("pictures", "aperture", "lips_and_sound"))
-    if pictures is not None:
-        lines.append(
-            f"{report['compared_frames']} frames: PSNR {pictures['psnr_y_db']:.2f} dB (Y), "
-            f"{pictures['psnr_rgb_db']:.2f} dB (RGB), SSIM {pictures['ssim']:.4f}, difference "
-            f"{pictures['mean_delta']:.3f} on average, {pictures['largest_delta']:.0f} at most"
-        )
-    if aperture is not None and aperture["mean_delta_percent"] is not None:
-        lines.append(
-            f"aperture differs by {aperture['mean_delta_percent']:.2f} % on average, "
-            f"{aperture['largest_delta_percent']:.2f} % at most (frame {aperture['largest_delta_frame']})"
-        )
-    if sound is not None and sound["sound_late_ms"] is not None:
-        lines.append(f"sound comes {sound['sound_late_ms']:.0f} ms after the reference's")
-    lines += [f"found: {line}" for line in report["findings"]] or ["nothing found"]
-    return lines + [f"not measured: {what}: {why}" for what, why in report["not_measured"].items()]

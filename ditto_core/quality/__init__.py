@@ -5,7 +5,8 @@ from .clips import ClipCourses, ClipMeter, FaceTrack, PairMeter
 from .compare import Comparison, compare_videos
 from .courses import JointSteps, LipSync, Separation, joint_frames, joint_steps, lag, lip_sync, separation, spikes
 from .drawing import write_png
-from .mouth import aperture, closed, opening
+from .findings import summary
+from .mouth import aperture, aperture_difference, closed, opening
 from .pictures import PictureDifference, difference, psnr, ssim
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "PictureDifference",
     "Separation",
     "aperture",
+    "aperture_difference",
     "closed",
     "compare_videos",
     "comparison_picture",
@@ -32,5 +34,6 @@ __all__ = [
     "separation",
     "spikes",
     "ssim",
+    "summary",
     "write_png",
 ]

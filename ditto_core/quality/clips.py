@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import FileError, InvalidValueError
 from .borders import border_step
+from .courses import spikes, usual_here
 from .mouth import aperture
 from .pictures import PictureDifference, difference, largest_block, luma, psnr, thumbnail
 
@@ -187,6 +188,11 @@ class PairMeter:
         What both clips do is not in it, so that a glitch of one of them shows in a blink, too.
         """
         return np.array(self._changes)
+
+    def spikes(self) -> tuple[int, ...]:
+        """Frames into which one clip jumps and the other does not, see `courses.spikes`."""
+        changes = self.changes()
+        return spikes(changes, usual_here(changes))
 
     def course(self, name: str) -> NDArray[np.float64]:
         """(n,) one of the fields of `PictureDifference`."""

@@ -17,10 +17,10 @@ from ..media import Media, MediaError, open_media
 from ..speech import analysis_signal, read_sound
 from .alignment import Alignment, align
 from .clips import ClipCourses, ClipMeter, FaceTrack, PairMeter
-from .courses import correlation, lag, spikes, usual_here, usual_there
+from .courses import correlation, lag, spikes, usual_there
 from .drawing import Pixels, scaled
 from .findings import findings
-from .mouth import closed
+from .mouth import aperture_difference
 from .sound import loudness, sound_shift
 
 MONTAGE_HEIGHT = 240
@@ -201,8 +201,7 @@ def _steps(
     """Steps from frame to frame, and where the test jumps and the reference does not."""
     reference, test = (course.steps for course in courses)
     if pairs is not None and alignment is not None and alignment.late_frames == 0:
-        changes = pairs.changes()
-        jumps = spikes(changes, usual_here(changes))
+        jumps = pairs.spikes()
     else:
         n = min(len(reference), len(test))
         same = np.arange(n) if alignment is None else alignment.matches.clip(0, len(reference) - 1)
@@ -235,24 +234,10 @@ def _apertures(
     if any(len(course.steps) > len(course.apertures) for course in courses):
         missing["aperture of later frames"] = f"the track ends after {len(track)} frames"
     a, b = (course.apertures[:n] for course in courses)
-    most = float(np.percentile(a, 95))
-    delta = b - a
-    if most == 0:
+    found = aperture_difference(a, b)
+    if found["mean_delta_percent"] is None:
         missing["aperture in percent"] = "the reference's mouth never opens"
-    return {
-        "reference": a.tolist(),
-        "test": b.tolist(),
-        "delta": delta.tolist(),
-        "reference_95th_percentile": most,
-        "test_95th_percentile": float(np.percentile(b, 95)),
-        "mean_delta_percent": 100 * float(np.abs(delta).mean()) / most if most else None,
-        "largest_delta_percent": 100 * float(np.abs(delta).max()) / most if most else None,
-        "largest_delta_frame": int(np.abs(delta).argmax()),
-        "r": correlation(a, b) if n > 1 else None,
-        "reference_closed": int(closed(a).sum()),
-        "test_closed": int(closed(b).sum()),
-        "closed_alike": float((closed(a) == closed(b)).mean()),
-    }
+    return {"reference": a.tolist(), "test": b.tolist(), "delta": (b - a).tolist(), **found}
 
 
 def _lips_and_sound(

@@ -74,6 +74,18 @@ def scaled(picture: Pixels, height: int) -> Pixels:
     return small
 
 
+def largest_differences(a: Pixels, b: Pixels, height: int, factor: int) -> Pixels:
+    """Where two pictures (h, w, 3) differ, on black, at another height, so that not one pixel's difference is lost.
+
+    Each pixel shows the largest absolute difference of its part of the pictures, so many times as large.
+    """
+    width = max(1, round(a.shape[1] * height / a.shape[0]))
+    apart = torch.from_numpy(np.abs(a.astype(np.int16) - b)).permute(2, 0, 1)[None].float()
+    largest = F.adaptive_max_pool2d(apart, (height, width))[0].permute(1, 2, 0)
+    drawn: Pixels = (factor * largest).clamp(max=255).byte().numpy()
+    return drawn
+
+
 def blank(height: int, width: int) -> Pixels:
     """White paper."""
     return np.full((height, width, 3), _PAPER, np.uint8)

@@ -1,4 +1,4 @@
-"""What figures of a comparison mean, in a sentence each."""
+"""A comparison in words: its main figures, and what they mean."""
 
 from __future__ import annotations
 
@@ -43,6 +43,31 @@ def findings(report: dict[str, Any]) -> list[str]:
         side = "after" if late > 0 else "before"
         found.append(f"lips come {abs(late):.1f} frames {side} their sound, compared with the reference")
     return found
+
+
+def summary(report: dict[str, Any]) -> list[str]:
+    """The main figures of a comparison, what was found, and what could not be measured, a line each.
+
+    Args:
+        report: of `compare_videos`.
+    """
+    lines = []
+    pictures, aperture, sound = (report[name] for name in ("pictures", "aperture", "lips_and_sound"))
+    if pictures is not None:
+        lines.append(
+            f"{report['compared_frames']} frames: PSNR {pictures['psnr_y_db']:.2f} dB (Y), "
+            f"{pictures['psnr_rgb_db']:.2f} dB (RGB), SSIM {pictures['ssim']:.4f}, difference "
+            f"{pictures['mean_delta']:.3f} on average, {pictures['largest_delta']:.0f} at most"
+        )
+    if aperture is not None and aperture["mean_delta_percent"] is not None:
+        lines.append(
+            f"aperture differs by {aperture['mean_delta_percent']:.2f} % on average, "
+            f"{aperture['largest_delta_percent']:.2f} % at most (frame {aperture['largest_delta_frame']})"
+        )
+    if sound is not None and sound["sound_late_ms"] is not None:
+        lines.append(f"sound comes {sound['sound_late_ms']:.0f} ms after the reference's")
+    lines += [f"found: {line}" for line in report["findings"]] or ["nothing found"]
+    return lines + [f"not measured: {what}: {why}" for what, why in report["not_measured"].items()]
 
 
 def _frames_shown(shown: dict[str, Any]) -> list[str]:

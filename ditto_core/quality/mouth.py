@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .courses import correlation
 from .pictures import luma
 
 DARK = 60.0
@@ -92,3 +94,28 @@ def opening(apertures: NDArray[np.floating]) -> NDArray[np.float64]:
 def closed(apertures: NDArray[np.floating]) -> NDArray[np.bool_]:
     """In which frames of a clip (n,) the mouth is closed: at most 10 % of the 95th percentile."""
     return opening(apertures) <= CLOSED
+
+
+def aperture_difference(reference: NDArray[np.floating], test: NDArray[np.floating]) -> dict[str, Any]:
+    """How a mouth differs from the one it should equal, ready for JSON.
+
+    Args:
+        reference: (n,) apertures in pixels, n at least 1.
+        test: (n,) those of the same frames.
+
+    Returns:
+        Percentages are of the reference's 95th percentile; None where its mouth never opens.
+    """
+    most, delta = float(np.percentile(reference, 95)), np.abs(test - reference)
+    return {
+        "reference_95th_percentile": most,
+        "test_95th_percentile": float(np.percentile(test, 95)),
+        "mean_delta_percent": 100 * float(delta.mean()) / most if most else None,
+        "largest_delta_percent": 100 * float(delta.max()) / most if most else None,
+        "largest_delta": float(delta.max()),
+        "largest_delta_frame": int(delta.argmax()),
+        "r": correlation(reference, test) if len(reference) > 1 else None,
+        "reference_closed": int(closed(reference).sum()),
+        "test_closed": int(closed(test).sum()),
+        "closed_alike": float((closed(reference) == closed(test)).mean()),
+    }

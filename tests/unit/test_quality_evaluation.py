@@ -13,6 +13,7 @@ from ditto_core.quality import FaceTrack, opening
 from tools.miniature import evaluate
 from tools.miniature.corpus import ROW_SAMPLES, TARGETS
 from tools.miniature.evaluate_motion import Speech
+from tools.reports import goal
 
 
 def told(frames: int = 300) -> Speech:
@@ -28,7 +29,7 @@ def told(frames: int = 300) -> Speech:
 
 def goals_met(apertures: np.ndarray) -> list[bool]:
     found = evaluate.lips([told()], [opening(apertures)])
-    return [goal["met"] for goal in evaluate.lip_goals(evaluate.NEW, found)]
+    return [item["met"] for item in evaluate.lip_goals(evaluate.NEW, found)]
 
 
 def test_only_a_mouth_that_speaks_in_time_meets_the_lip_goals():
@@ -42,9 +43,9 @@ def test_only_a_mouth_that_speaks_in_time_meets_the_lip_goals():
 
 
 def test_a_value_that_is_missing_meets_no_goal():
-    assert not evaluate.goal("lag", None, most=1)["met"]
-    assert evaluate.goal("lag", 1, most=1) == {"goal": "lag", "limit": "<= 1", "value": 1, "met": True}
-    assert not evaluate.goal("r", 0.89, least=0.9)["met"]
+    assert not goal("lag", None, most=1)["met"]
+    assert goal("lag", 1, most=1) == {"goal": "lag", "limit": "<= 1", "value": 1, "met": True}
+    assert not goal("r", 0.89, least=0.9)["met"]
 
 
 def test_the_opening_of_key_points_is_counted_from_shut_lips():

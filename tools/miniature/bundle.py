@@ -5,6 +5,7 @@ python -m tools.miniature.bundle [FOLDER]
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import wave
 from pathlib import Path
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 
 from ditto_core.errors import InvalidValueError
 
+from .corpus import utterance_targets
 from .presenter import render
 from .presenter_cast import cast
 from .presenter_geometry import BUST
 from .presenter_parameters import Motion
 from .presenter_sheet import to_bytes, write_png
-from .speech_espeak import SAMPLE_RATE, say
+from .speech_espeak import SAMPLE_RATE, Utterance, say
 
 PRESENTER = "anna"
 NEWS = (
@@ -44,6 +46,15 @@ def news_samples() -> NDArray[np.int16]:
     padded = np.pad(spoken, (_LEAD_SAMPLES, NEWS_SAMPLES - _LEAD_SAMPLES - len(spoken)))
     scaled: NDArray[np.float32] = np.round(padded * (0.8 * 32767 / np.abs(padded).max()))
     return scaled.astype(np.int16)
+
+
+def news_targets() -> NDArray[np.float32]:
+    """(165, 7) what the bundled sentence asks of a face in each frame, in the order of `corpus.TARGETS`."""
+    spoken = say(NEWS, voice=NEWS_VOICE, words_per_minute=NEWS_WORDS_PER_MINUTE)
+    lead = _LEAD_SAMPLES / SAMPLE_RATE
+    later = (dataclasses.replace(p, start=p.start + lead, end=p.end + lead) for p in spoken.phonemes)
+    samples = np.pad(spoken.samples, (_LEAD_SAMPLES, NEWS_SAMPLES - _LEAD_SAMPLES - len(spoken.samples)))
+    return utterance_targets(Utterance(samples=samples, phonemes=tuple(later)))
 
 
 def write_bundle(folder: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,10 +21,8 @@ from numpy.typing import NDArray
 
 from ditto_core.avatar import Avatar, register
 from ditto_core.backends import RenderBackend, choose_backend
-from ditto_core.bench.environment import describe
 from ditto_core.checkpoints import DittoModels, load_models
 from ditto_core.checkpoints.models import BUNDLED
-from ditto_core.files import replaced_file
 from ditto_core.media import open_media
 from ditto_core.pipeline.plan import named_plan
 from ditto_core.pipeline.whole_file import MotionOptions, render_file
@@ -43,6 +40,7 @@ from ditto_core.quality.drawing import Pixels, below, beside, blank, scaled, wri
 from ditto_core.quality.mouth import CLOSED
 from ditto_core.speech import Sound, SpeechEncoder, speech_encoder_for
 
+from ..reports import goal, tally, write_report
 from . import evaluate_motion, evaluate_pictures
 from .corpus import ROW_SAMPLES, TARGETS, TEST_SEED
 from .evaluate_motion import OPEN, SHOWN, Speech, spoken
@@ -199,13 +197,6 @@ def lip_opening(track: FaceTrack) -> NDArray[np.float64]:
     return opening(np.maximum(heights - np.percentile(heights, 2), 0))
 
 
-def goal(name: str, value: float | None, *, least: float | None = None, most: float | None = None) -> dict[str, Any]:
-    """A goal with its limit and whether it is met; a value that could not be measured meets none."""
-    met = value is not None and (least is None or value >= least) and (most is None or value <= most)
-    limit = f">= {least}" if most is None else f"<= {most}"
-    return {"goal": name, "limit": limit, "value": value, "met": met}
-
-
 def lip_goals(kind: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     """Those of one kind of sentences; a mouth that is always shut closes in all closures, and meets none."""
     r, closed = _LIP_GOALS[kind]
@@ -312,7 +303,7 @@ def evaluate(models: Path, out: Path, size: Size) -> dict[str, Any]:
     return {
         "models": chain.models.fingerprint,
         "plan": _PLAN,
-        "met": f"{sum(item['met'] for item in goals)} of {len(goals)}",
+        "met": tally(goals),
         "goals": goals,
         **clips,
         **pictures,
@@ -328,12 +319,9 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="one sentence a clip and few pictures, to try it")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    measured = evaluate_motion.rounded(evaluate(given.models, given.out, SMALL if given.small else Size()))
     command = "python -m tools.miniature.evaluate" + (" --small" if given.small else "")
-    text = json.dumps({"command": command, "environment": describe(), **measured}, indent=1) + "\n"
-    with replaced_file(given.out / "evaluation.json") as partial:
-        partial.write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    report = evaluate(given.models, given.out, SMALL if given.small else Size())
+    sys.stdout.write(write_report(given.out / "evaluation.json", command, report))
 
 
 if __name__ == "__main__":

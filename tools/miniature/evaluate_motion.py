@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
+import sys
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ditto_core.avatar.defaults import preset_defaults
-from ditto_core.bench.environment import describe
 from ditto_core.checkpoints.layout import read_network
 from ditto_core.checkpoints.models import BUNDLED, build_network
-from ditto_core.files import replaced_file
 from ditto_core.motion.conditions import EMOTIONS, Conditions, Emotion
 from ditto_core.motion.controls import EYE_POINTS, LIP_POINTS
 from ditto_core.motion.generate import generate_motion
@@ -32,11 +30,13 @@ from ditto_core.motion.keypoints import PARTS, degrees_from_logits, transform_ke
 from ditto_core.motion.track import MotionTrack
 from ditto_core.networks import MINIATURE, MotionDiffusion
 from ditto_core.networks.presets import MOTION_SIZE
-from ditto_core.pipeline.plan import named_plan
+from ditto_core.pipeline.motion import silent_features
+from ditto_core.pipeline.plan import Plan, named_plan
 from ditto_core.quality import joint_frames, joint_steps, lip_sync, separation
 from ditto_core.quality.courses import correlation
 from ditto_core.speech import Sound, SpeechEncoder, TransformersHubert, analysis_signal, speech_features
 
+from ..reports import write_report
 from .corpus import ROW_SAMPLES, TARGETS, TEST_SEED, utterance_targets
 from .motion_targets import sharp_logits
 from .presenter_cast import HELD_OUT, cast
@@ -51,6 +51,7 @@ SHOWN = ("happy", "sad", "surprise", "neutral")
 """Emotions that have to differ visibly."""
 
 _PLAN, _STEPS, _SEEDS = "offline", 10, (0, 1, 2)
+_OFFLINE = named_plan(_PLAN)
 _PAUSE_ROWS, _SENTENCES = 10, 4
 _SETTLED = 25
 _BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "miniature" / "motion.json"
@@ -89,12 +90,17 @@ class Chain:
         assert isinstance(network, MotionDiffusion)  # noqa: S101
         return cls(encoder=TransformersHubert.from_folder(folder / "hubert"), network=network)
 
-    def motion(self, speech: Speech, *, emotion: str = "neutral", seed: int = 0) -> MotionTrack:
+    def motion(self, speech: Speech, *, plan: Plan = _OFFLINE, emotion: str = "neutral", seed: int = 0) -> MotionTrack:
         """The motion of a presenter who was never trained on."""
-        plan = named_plan(_PLAN)
         signal = analysis_signal(Sound.from_waveform(speech.samples, SAMPLE_RATE))
-        features = speech_features(signal, self.encoder, hop=plan.hop, lead=plan.speech.lead, batch=16)
-        return generate_motion(self.network, features, conditions(emotion), plan, seed=seed, steps=_STEPS)
+        geometry, batch = plan.speech, plan.speech_batch
+        features = speech_features(
+            signal, self.encoder, hop=plan.hop, lead=geometry.lead, batch=batch, rows=plan.rows(len(signal))
+        )
+        silence = silent_features(self.encoder, plan)
+        return generate_motion(
+            self.network, features, conditions(emotion), plan, seed=seed, steps=_STEPS, silence=silence
+        )
 
 
 def conditions(emotion: str) -> Conditions:
@@ -175,7 +181,7 @@ def points(track: MotionTrack) -> Tensor:
 
 def border_steps(tracks: Sequence[MotionTrack]) -> dict[str, float]:
     """The largest move of a key point from frame to frame, where windows join and elsewhere (face half widths)."""
-    plan = named_plan(_PLAN)
+    plan = _OFFLINE
     steps = [points(track).diff(dim=0).norm(dim=-1).amax(1).numpy() for track in tracks]
     joints = [joint_frames(len(course) + 1, chunk=plan.chunk, blended=plan.overlap)[1:] for course in steps]
     return dataclasses.asdict(joint_steps(steps, joints))
@@ -238,28 +244,14 @@ def evaluate(folder: Path) -> dict[str, Any]:
     return report
 
 
-def rounded(value: Any) -> Any:
-    """A report with four significant digits."""
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [rounded(item) for item in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Measures the miniature's speech and motion.")
     parser.add_argument("folder", type=Path, nargs="?", default=BUNDLED)
     parser.add_argument("json", type=Path, nargs="?", default=_BENCHMARK)
     given = parser.parse_args()
-    measured = rounded(evaluate(given.folder))
-    head = {"command": "python -m tools.miniature.evaluate_motion", "environment": describe()}
-    text = json.dumps({**head, **measured}, indent=2) + "\n"
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(given.json) as beside:
-        beside.write_text(text, encoding="utf-8")
-    print(text)  # noqa: T201
+    command = "python -m tools.miniature.evaluate_motion"
+    sys.stdout.write(write_report(given.json, command, evaluate(given.folder)))
 
 
 if __name__ == "__main__":
