@@ -24,7 +24,7 @@ from ..motion.controls import MotionControls
 from ..render import RenderOptions
 from ..speech import SpeechEncoder
 from ..speech.resample import check_rate, check_values
-from ..speech.windows import FRAME_RATE
+from ..speech.windows import FRAME_RATE, ROW_SAMPLES
 from .clock import Clock, SystemClock
 from .frames import Colour, check_made_with, describe_models
 from .live_items import Drawn, Ending, LiveFrame, MotionRows, Pushed, SegmentSound, SpeechRows
@@ -87,6 +87,7 @@ class Session:
         if options.batch is None:
             options = dataclasses.replace(options, batch=motion.plan.render_batch)
         self._clock = clock or SystemClock()
+        self._enough_pending_s = _ENOUGH_PENDING_S + motion.plan.look_ahead / (ROW_SAMPLES * FRAME_RATE)
         self._crew = Crew()
         self._work = Work(
             models=models,
@@ -158,7 +159,8 @@ class Session:
         Args:
             samples: (n,) or (channels, n) floats, nominally -1 to 1; n may be 0. Not to be changed afterwards.
             rate: samples a second, 8,000 to 192,000; the same through a segment, as is the number of channels.
-            wait: waits while more than two seconds of sound are pending, for who reads from a file or a pipe.
+            wait: waits while two seconds more sound are pending than a frame waits for, for who reads from a file or
+                a pipe.
 
         Raises:
             InvalidValueError: rate, shape or values are out of range, or differ within the segment.
@@ -173,7 +175,7 @@ class Session:
                 f"samples of shape {samples.shape}", remedy="push (samples,) or (channels, samples)"
             )
         with self._crew.changed:
-            while wait and self._is_running() and self.pending > _ENOUGH_PENDING_S:
+            while wait and self._is_running() and self.pending > self._enough_pending_s:
                 self._crew.changed.wait()
             self._check_open()
             if self.pending > _MOST_PENDING_S:

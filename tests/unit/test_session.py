@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import mmap
 import threading
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from ditto_core.pipeline.motion import MotionOptions
 from ditto_core.pipeline.plan import Plan, named_plan
 from ditto_core.pipeline.session import Session, SessionError
 from ditto_core.pipeline.speech_frames import SpeechFrames
-from ditto_core.pipeline.stream import feed
 from ditto_core.pipeline.stream_frames import StreamFrames
 from ditto_core.render import RenderOptions
 from ditto_core.speech import Sound, recipe_hubert
@@ -78,19 +77,33 @@ def streamed(parts, sound: np.ndarray, rate: int, cuts: list[int], **options) ->
         return list(session)
 
 
-@settings(max_examples=7, deadline=None)
+def settle(session: Session) -> None:
+    """Waits until no stage has anything to do."""
+    changed = session._crew.changed
+    while True:
+        with changed:
+            session._crew.check()
+            if len(changed._waiters) == 3:  # speech, motion and render; who was told of a change is none of them
+                return
+        time.sleep(0.001)
+
+
+@settings(max_examples=10, deadline=None)
 @given(
     frames=st.sampled_from((0.01, 1, 7.5, 18, 26)),
     form=st.sampled_from(((16000, 1), (48000, 2), (44100, 1), (11025, 1))),
-    plan=st.sampled_from((("low-latency", 8), ("low-latency", 5), ("upstream-online", 10), ("offline", 70))),
+    name=st.sampled_from(("low-latency", "upstream-online", "offline")),
+    chunk=st.integers(1, 70),
+    hop=st.integers(1, 5),
     cadence=st.sampled_from((1, 2)),
     cuts=st.lists(st.integers(0, 100_000), max_size=6),
 )
-def test_frames_are_those_of_the_whole_file_bit_for_bit(parts, frames, form, plan, cadence, cuts) -> None:
+def test_frames_are_those_of_the_whole_file_bit_for_bit(parts, frames, form, name, chunk, hop, cadence, cuts) -> None:
     rate, channels = form
+    plan = dataclasses.replace(plan_of(name, chunk), hop=hop)
     sound = noise(frames, rate=rate, channels=channels)
     options = {
-        "motion": dataclasses.replace(QUICK, plan=plan_of(*plan)),
+        "motion": dataclasses.replace(QUICK, plan=plan),
         "options": RenderOptions(cadence=cadence),
         "controls": MotionControls(yaw=5.0),
     }
@@ -125,19 +138,42 @@ def test_pushes_of_one_sample_make_no_difference(parts) -> None:
     assert torch.equal(found, whole(parts, sound, 8000, motion=QUICK))
 
 
-@pytest.mark.parametrize("plan", [("low-latency", 8), ("low-latency", 4), ("upstream-online", 10)])
-def test_a_frame_comes_with_the_sample_that_the_plan_names(parts, plan) -> None:
-    """Not a sample earlier; that it comes at all without the end is what makes it live."""
-    motion = dataclasses.replace(QUICK, plan=plan_of(*plan))
-    needed = motion.plan.samples_needed(0)
-    sound = noise(100)
-    with Session(**parts, motion=motion) as session:
-        session.push_audio(sound[:, : needed - 1], 16000)
-        session.push_audio(sound[:, needed - 1 : needed], 16000)
-        first = next(iter(session))
-        assert first.number == 0 and session.pending * 16000 == needed - ROW_SAMPLES
-    before = len(streamed(parts, sound[:, : needed - 1], 16000, [], motion=motion))
-    assert motion.plan.reached(needed - 1).frames == 0 < before
+@pytest.mark.parametrize("hop", [1, 4, 5])
+@pytest.mark.parametrize("plan", [("low-latency", 8), ("low-latency", 3), ("upstream-online", 10), ("offline", 13)])
+def test_frames_come_with_the_sample_that_the_plan_names(parts, plan, hop) -> None:
+    """Not a sample earlier, although the session has done all that it can; and without waiting for the end."""
+    plan = dataclasses.replace(plan_of(*plan), hop=hop)
+    sound, pushed, taken = noise(90), 0, 0
+    with Session(**parts, motion=dataclasses.replace(QUICK, plan=plan)) as session:
+        while (needed := plan.samples_needed(taken)) < sound.shape[1]:
+            for stop in (needed - 1, needed):
+                settle(session)
+                assert session.take() is None
+                session.push_audio(sound[:, pushed:stop], 16000)
+                pushed = stop
+            settle(session)
+            ready = plan.reached(needed).frames
+            for number in range(taken, ready):
+                while (frame := session.take()) is None:  # more than the session holds at once
+                    settle(session)
+                assert frame.number == number
+            taken = ready
+    assert taken >= 20
+
+
+def test_sound_with_gaps_and_bursts_gives_the_same_frames(parts) -> None:
+    """Between two pushes everything comes to rest, and some pushes are empty."""
+    sound, found = noise(40), []
+    with Session(**parts, motion=QUICK) as session:
+        for start, stop in ((0, 1), (1, 9000), (9000, 9000), (9000, 9640), (9640, 25000), (25000, 25600)):
+            session.push_audio(sound[:, start:stop], 16000)
+            settle(session)
+            while (frame := session.take()) is not None:
+                found.append(frame)
+                settle(session)
+        session.finish()
+        found += session
+    assert torch.equal(torch.stack([frame.picture for frame in found]), whole(parts, sound, 16000, motion=QUICK))
 
 
 def test_segments_follow_each_other_without_a_jump(parts) -> None:
@@ -300,23 +336,6 @@ def test_many_sessions_leave_nothing_behind(parts) -> None:
     assert threading.active_count() == threads
 
 
-@pytest.mark.long
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_a_minute_takes_no_more_memory_than_ten_seconds(parts) -> None:
-    def resident_mb() -> float:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE / 2**20
-
-    with Session(**parts, motion=QUICK) as session:
-        feed(session, ((noise(1, seed=i), 16000) for i in range(1500)))
-        sizes, threads = [], []
-        for frame in session:
-            if frame.number % 250 == 249:
-                sizes.append(resident_mb())
-                threads.append(threading.active_count())
-    assert len(sizes) == 6 and max(sizes[3:]) < max(sizes[:3]) + 20, sizes
-    assert len(set(threads[:-1])) == 1
-
-
 def test_a_pusher_that_waits_holds_little_sound(parts) -> None:
     """Whoever pushes from a pipe is as fast as the one who takes."""
     with Session(**parts, motion=QUICK) as session:
@@ -332,7 +351,8 @@ def test_a_pusher_that_waits_holds_little_sound(parts) -> None:
         thread.start()
         count = len(list(session))
         thread.join()
-    assert count == 100 and max(most) < 2.2
+    held = 2 + QUICK.plan.look_ahead / 16000
+    assert count == 100 and max(most) < held + 0.2
 
 
 @pytest.mark.parametrize(
