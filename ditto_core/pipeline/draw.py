@@ -15,11 +15,13 @@ from ..render import RenderedFrames, Renderer
 def next_piece(first: int, available: int, *, ended: bool, length: int) -> range | None:
     """The frames to draw together at cadence 2.
 
-    A piece is odd, so that it begins and ends with a key frame and no frame is repeated; its end lies at a
-    multiple of `length` or one frame before. So it does not depend on how many frames come at once.
+    Key frames are those of even number. A piece ends with one, so that no frame waits for a key frame of the next
+    piece, and where it goes on from the one before it is drawn from that piece's last key frame on (`lead`): so steps
+    at its borders are as small as elsewhere. Its end lies at a multiple of `length` or one frame before, and does not
+    depend on how many frames come at once. A last frame of odd number is a piece by itself.
 
     Args:
-        first: the first frame that is not drawn.
+        first: the first frame that is not drawn, counted from the first of all.
         available: frames whose motion is final.
         ended: whether no more come.
         length: frames of a piece, or one more or less.
@@ -31,7 +33,12 @@ def next_piece(first: int, available: int, *, ended: bool, length: int) -> range
     if first >= available or (mark > available and not ended):
         return None
     stop = min(mark, available)
-    return range(first, stop if (stop - first) % 2 else stop - 1)
+    return range(first, max(stop - 1 + stop % 2, first + 1))
+
+
+def lead(piece: range) -> int:
+    """How many frames before a piece of `next_piece` are needed to draw it: 1 where it goes on from a key frame."""
+    return int(piece.start % 2 and len(piece) > 1)
 
 
 class FrameDrawer:
@@ -46,16 +53,19 @@ class FrameDrawer:
     def __init__(self, models: DittoModels, renderer: Renderer, mixer: MotionMixer) -> None:
         self._models, self._renderer, self._mixer = models, renderer, mixer
 
-    def __call__(self, vectors: Tensor, *, first: int, colour: Literal["rgb", "nv12"] = "rgb") -> RenderedFrames:
+    def __call__(
+        self, vectors: Tensor, *, first: int, lead: int = 0, colour: Literal["rgb", "nv12"] = "rgb"
+    ) -> RenderedFrames:
         """Draws consecutive frames; at cadence 2 they are one piece.
 
         Args:
-            vectors: (n, 265) their motion, n at least 1.
-            first: number of the first.
+            vectors: (lead + n, 265) their motion, n at least 1.
+            first: number of the first of these rows.
+            lead: rows at the start that are no frames of this call, see `lead`.
             colour: what the pictures are.
         """
         points = self._keypoints(vectors, first)
-        return self._renderer.render(points.source, points.driving, first=first, colour=colour)
+        return self._renderer.render(points.source, points.driving, first=first, lead=lead, colour=colour)
 
     @torch.inference_mode()
     def _keypoints(self, vectors: Tensor, first: int) -> KeyPoints:

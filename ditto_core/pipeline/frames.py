@@ -16,7 +16,7 @@ from ..errors import InvalidValueError
 from ..motion.controls import MotionControls, MotionMixer
 from ..motion.track import MotionTrack
 from ..render import RenderedFrames, Renderer, RenderOptions
-from .draw import FrameDrawer, next_piece
+from .draw import FrameDrawer, lead, next_piece
 from .motion import Progress
 from .timing import StageClock
 
@@ -62,7 +62,7 @@ class FrameRecipe(Protocol):
         Args:
             wanted: rising numbers of the frames wanted, without gaps; None means all.
             colour: what the pictures are.
-            clock: counts the stages of the work, "render" among them.
+            clock: counts the stages of the work, "render" among them, and "warm-up" apart.
             progress: told of the stages before "frames", which whoever pulls counts.
             check_cancelled: called before each chunk and within longer work; raises to stop.
         """
@@ -172,6 +172,7 @@ class Frames:
         """See `FrameRecipe`."""
         clock = clock or StageClock(self.device)
         renderer = Renderer(self.backend, self.avatar, self.options)
+        self._warm_up(renderer.batch, clock, progress, check_cancelled)
         mixer = MotionMixer(
             self.avatar,
             self.controls,
@@ -186,8 +187,10 @@ class Frames:
                 continue
             if check_cancelled is not None:
                 check_cancelled()
+            before = lead(chunk) if self.options.cadence == 2 else 0
+            start = chunk.start - before
             with clock.stage("render"):
-                rendered = draw(self.track.vectors[chunk.start : chunk.stop], first=chunk.start, colour=colour)
+                rendered = draw(self.track.vectors[start : chunk.stop], first=start, lead=before, colour=colour)
             part = slice(inside.start - chunk.start, inside.stop - chunk.start)
             yield RenderedFrames._make(values[part] for values in rendered)
 
@@ -198,21 +201,37 @@ class Frames:
             "seed": self.track.seed,
             "plan": {"name": self.track.plan},
             "models": describe_models(self.models),
+            "eyes_measured": self.avatar.eyes_measured,
         }
+
+    def _warm_up(
+        self,
+        batch: int,
+        clock: StageClock,
+        progress: Progress | None,
+        check_cancelled: Callable[[], None] | None,
+    ) -> None:
+        """Makes the backend ready, so that no frame waits for it; a cancel is seen between its steps."""
+
+        def tell(done: int, total: int) -> None:
+            if check_cancelled is not None:
+                check_cancelled()
+            if progress is not None:
+                progress("warm-up", done, total)
+
+        with clock.stage_apart("warm-up"):
+            self.backend.warm_up(batch, tell)
 
     def _chunks(self, batch: int) -> Iterator[range]:
         """The frames that are rendered at once; the same whoever pulls, and however much of it."""
+        length = batch * self.options.cadence * _CHUNK_BATCHES
+        if self.options.cadence == 1:
+            yield from (range(first, min(first + length, len(self))) for first in range(0, len(self), length))
+            return
         first = 0
-        if self.piece is not None and self.options.cadence == 2:
-            while (chunk := next_piece(first, len(self), ended=True, length=self.piece)) is not None:
-                yield chunk
-                first = chunk.stop
-        while first < len(self):
-            stop = min(first + batch * self.options.cadence * _CHUNK_BATCHES, len(self))
-            if self.options.cadence == 2 and (stop - first) % 2 == 0:
-                stop -= 1  # an odd chunk ends with a key frame, so that no frame is repeated
-            yield range(first, stop)
-            first = stop
+        while (piece := next_piece(first, len(self), ended=True, length=self.piece or length)) is not None:
+            yield piece
+            first = piece.stop
 
 
 def overlap(chunk: range, wanted: range | None) -> range:

@@ -27,7 +27,7 @@ from ..speech.features import FeatureStream
 from ..speech.resample import Resampler
 from ..speech.windows import FRAME_RATE
 from .clock import Clock
-from .draw import FrameDrawer, next_piece
+from .draw import FrameDrawer, lead, next_piece
 from .frames import Colour
 from .live_items import Drawn, Ending, MotionRows, Pushed, SpeechRows
 from .motion import MotionOptions, silent_features
@@ -287,6 +287,7 @@ class RenderStage:
             self._drawer: FrameDrawer | None = None
             self._origin, self._done = item.first, 0  # frames of the segment that are drawn
             self._rows = torch.zeros(0, MOTION_SIZE)
+            self._drawn_row = torch.zeros(1, MOTION_SIZE)  # of the last frame that is drawn
             self._before = self._last
         if len(item.rows) and item.reference is not None:
             self._add(item.rows, item.reference)
@@ -327,11 +328,13 @@ class RenderStage:
     def _draw(self, item: MotionRows, piece: range, drawer: FrameDrawer) -> Drawn:
         rows, self._rows = self._rows[: len(piece)], self._rows[len(piece) :]
         first = self._origin + piece.start
+        before = lead(piece) if self._work.options.cadence == 2 else 0
         with self._work.watch.stage("render"):
-            frames = drawer(rows, first=first, colour=self._work.colour)
+            vectors = torch.cat([self._drawn_row[:before], rows])
+            frames = drawer(vectors, first=first - before, lead=before, colour=self._work.colour)
             frames = frames._replace(pictures=_in_memory(frames.pictures))
         self._work.watch.through("render")
-        self._done = piece.stop
+        self._done, self._drawn_row = piece.stop, rows[-1:]
         moved = rows - self._rest
         self._last = moved[-1]
         return Drawn(

@@ -133,7 +133,13 @@ class Renderer:
 
     @torch.inference_mode()
     def render(
-        self, x_s: Tensor, x_d: Tensor, *, first: int = 0, colour: Literal["rgb", "nv12"] = "rgb"
+        self,
+        x_s: Tensor,
+        x_d: Tensor,
+        *,
+        first: int = 0,
+        lead: int = 0,
+        colour: Literal["rgb", "nv12"] = "rgb",
     ) -> RenderedFrames:
         """Finished frames, faces pasted back.
 
@@ -141,19 +147,20 @@ class Renderer:
             x_s: see `faces`.
             x_d: see `faces`.
             first: see `faces`.
+            lead: frames at the start that are drawn, for interpolation, but not finished.
             colour: what the pictures are: RGB, or NV12 for an encoder.
 
         Raises:
             InvalidValueError: as of `faces`.
         """
-        faces = self.faces(x_s, x_d, first=first)
-        sources = self._sources(first, len(faces))
+        faces = self.faces(x_s, x_d, first=first)[lead:]
+        sources = self._sources(first + lead, len(faces))
         composite = self._compositor.nv12 if colour == "nv12" else self._compositor.rgb
         parts = [slice(start, start + self._batch) for start in range(0, len(faces), self._batch)]
         pictures = [composite(faces[part], sources[part]) for part in parts]
         matrices = self._avatar.crop_to_frame[sources]
         boxes = [face_box(matrix[None], self._avatar.frames.size) for matrix in matrices]
-        return RenderedFrames(torch.cat(pictures), boxes, mouth_polygon(x_d.cpu(), matrices))
+        return RenderedFrames(torch.cat(pictures), boxes, mouth_polygon(x_d[lead:].cpu(), matrices))
 
     def _sources(self, first: int, count: int) -> list[int]:
         """The source frame of each output frame."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from support.models import write_folder
 
 from ditto_core.avatar import Avatar, CropRequest, register
@@ -17,8 +19,10 @@ from ditto_core.backends import TorchBackend
 from ditto_core.checkpoints import DittoModels, load_models
 from ditto_core.errors import InvalidValueError
 from ditto_core.motion.controls import MotionControls
+from ditto_core.pipeline.draw import lead, next_piece
 from ditto_core.pipeline.frames import Frames
 from ditto_core.pipeline.plan import named_plan
+from ditto_core.pipeline.timing import StageClock
 from ditto_core.pipeline.whole_file import MotionOptions, make_motion, render_file
 from ditto_core.render import RenderOptions
 from ditto_core.speech import Sound, recipe_hubert
@@ -75,8 +79,44 @@ def test_a_control_changes_the_pull_not_the_motion(frames):
     assert not torch.equal(pulled(frames), pulled(turned))
 
 
+@given(
+    frames=st.integers(1, 200), length=st.integers(1, 70), sizes=st.lists(st.integers(1, 60), min_size=1, max_size=20)
+)
+def test_pieces_do_not_depend_on_how_frames_come(frames, length, sizes):
+    """Each frame once, in order; a border is a key frame, and no frame waits for the next piece but the newest."""
+    at_once = pieces(frames, length, [frames])
+    assert at_once == pieces(frames, length, sizes)
+    assert [i for piece in at_once for i in piece] == list(range(frames))
+    assert all(piece[-1] % 2 == 0 for piece in at_once[: frames // 2] if piece[-1] < frames - 1)
+    assert all(lead(piece) == (piece.start > 0) for piece in at_once if len(piece) > 1)
+
+
+def pieces(frames: int, length: int, sizes: list[int]) -> list[range]:
+    """Pieces drawn while frames come in turns of these sizes, the rest at last."""
+    found: list[range] = []
+    available = 0
+    for size in [*sizes, frames]:
+        available = min(available + size, frames)
+        ended = available == frames
+        while piece := next_piece(found[-1].stop if found else 0, available, ended=ended, length=length):
+            found.append(piece)
+    return found
+
+
+@pytest.mark.parametrize("piece", [None, 4, 7])
+def test_at_cadence_2_the_pictures_show_no_piece(frames, piece):
+    """Even frames are drawn, those between are interpolated from both sides, at a piece's border too."""
+    dense = pulled(frames)
+    half = pulled(dataclasses.replace(frames, options=RenderOptions(batch=4, cadence=2), piece=piece))
+    assert (half[::2].int() - dense[::2].int()).abs().max() <= 1
+    for i in range(1, len(half) - 1, 2):
+        between = (half[i - 1].int() + half[i + 1].int()) / 2
+        off = (half[i] - between).abs().amax()
+        assert off < (half[i + 1].int() - half[i - 1].int()).abs().amax(), i
+
+
 def test_cadence_2_repeats_no_frame(frames):
-    """Chunks are odd there: the last face of each is drawn, none is a copy of its neighbour."""
+    """The last face of each piece is drawn, none is a copy of its neighbour."""
     half = pulled(dataclasses.replace(frames, options=RenderOptions(batch=4, cadence=2)))
     steps = (half[1:].int() - half[:-1].int()).abs().flatten(1).amax(1)
     assert len(half) == len(frames) and int(steps.min()) > 0
@@ -134,4 +174,50 @@ def test_progress_reaches_the_end_of_each_stage(models, avatar, encoder, tmp_pat
     assert {stage: steps[-1] for stage, steps in seen.items()} == {"motion": (1, 1), "frames": (20, 20)}
     assert json.loads(json.dumps(report))["frames"] == 20
     assert report["models"]["fingerprint"] == models.fingerprint
-    assert set(report["stages_ms"]) == {"speech", "motion", "render", "encode", "finish"}
+    assert set(report["stages_ms"]) == {"speech", "motion", "warm-up", "render", "encode", "finish"}
+
+
+def test_a_backend_is_warmed_up_before_its_first_frame(models, avatar, encoder, tmp_path):
+    """With progress, and stopped by a cancel between its steps."""
+    calls: list[object] = []
+
+    class Slow(TorchBackend):
+        def warm_up(self, batch, progress=None):
+            calls.append(batch)
+            progress(0, 2)
+            progress(2, 2)
+
+        def faces(self, f_s, x_s, x_d):
+            calls.append("faces")
+            return super().faces(f_s, x_s, x_d)
+
+    seen: dict[str, list[tuple[int, int]]] = {}
+    parts = (models, encoder, Slow(models), avatar, sound(20), tmp_path / "video.mp4")
+    render_file(
+        *parts, motion=QUICK, render=RenderOptions(batch=3),
+        progress=lambda stage, done, total: seen.setdefault(stage, []).append((done, total)),
+    )  # fmt: skip
+    assert calls[0] == 3 and set(calls[1:]) == {"faces"}
+    assert list(seen) == ["motion", "warm-up", "frames"] and seen["warm-up"] == [(0, 2), (2, 2)]
+    calls.clear()
+
+    def check() -> None:
+        if calls:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        render_file(*parts, motion=QUICK, render=RenderOptions(batch=3), check_cancelled=check)
+    assert calls == [3]
+
+
+def test_what_is_done_apart_is_a_stage_that_delays_nothing(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    clock = StageClock(torch.device("cpu"))
+    now += 1
+    with clock.stage_apart("warm-up"):
+        now += 60
+    now += 2
+    assert clock.since_start() == 3 and clock.since_start(now - 1) == 2
+    assert clock.since_start(100.5) == 0.5
+    assert clock.stages_ms() == {"warm-up": 60_000}
