@@ -4,9 +4,10 @@ from pathlib import Path
 
 from comfy_api.latest import ComfyExtension, io
 
-from . import host
+from . import host, live
 from .avatar import DittoLoadAvatar, DittoRegisterAvatar, DittoSaveAvatar
 from .bulletin import DittoBulletinSegment
+from .compare import DittoCompareVideos
 from .engine import BuildFusedPostWarpEngine
 from .example import DittoExample
 from .models import LoadDittoModels
@@ -23,6 +24,8 @@ class DittoExtension(ComfyExtension):
         """All nodes of the pack. Called once, before ComfyUI asks any of them for its inputs."""
         host.register_model_folder()
         host.serve_page_files(Path(__file__).parents[1] / "web")
+        host.serve_live_videos(live.VIDEOS.find)
+        host.let_pages_play_what_they_make()
         return [
             LoadDittoModels,
             BuildFusedPostWarpEngine,
@@ -37,5 +40,6 @@ class DittoExtension(ComfyExtension):
             DittoStreamChunked,
             NVENCVideoWriter,
             DittoFramesToImages,
+            DittoCompareVideos,
             DittoBulletinSegment,
         ]

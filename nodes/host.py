@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import comfy.model_management
@@ -32,6 +33,9 @@ from ..ditto_core.speech import TransformersHubert, speech_encoder_for
 from . import paths
 from .types import Models
 
+if TYPE_CHECKING:
+    from .live import LiveVideo
+
 _log = logging.getLogger(__name__)
 
 MINIATURE = "miniature (bundled)"
@@ -40,6 +44,16 @@ PRECISION_WORDS = ("auto", *PRECISIONS)
 AVATAR_FOLDER, ENGINE_FOLDER = "avatars", "engines"
 _MODEL_FOLDERS = "ditto"
 _PREVIEW_SIDE = 512
+_LIVE_ROUTE = "/ditto/live/"
+_LIVE_HEADERS = {
+    "Content-Type": "video/mp4",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+_POLICY = "Content-Security-Policy"
+_LIVE_BYTES = 1 << 18
+_LIVE_SECONDS = 0.05
 
 
 def register_model_folder() -> None:
@@ -68,29 +82,61 @@ def serve_page_files(folder: Path) -> None:
     PromptServer.instance.routes.get(f"/extensions/{{pack:{re.escape(name)}}}/{{file:.+}}")(answer)
 
 
+def serve_live_videos(find: Callable[[str], LiveVideo | None]) -> None:
+    """Serves videos while they are made, each to whom knows the token of its run, and as long as that lasts.
+
+    Args:
+        find: the video of a token; None for any other text.
+    """
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        video = find(request.match_info["token"])
+        if video is None or request.method != "GET":  # HEAD, too, would wait for the end of the run
+            raise web.HTTPNotFound()
+        response = web.StreamResponse(headers=_LIVE_HEADERS)
+        await response.prepare(request)
+        start = 0
+        while not video.is_over:
+            if data := video.read(start, _LIVE_BYTES):
+                await response.write(data)
+                start += len(data)
+            else:
+                await asyncio.sleep(_LIVE_SECONDS)
+        await response.write_eof()
+        return response
+
+    PromptServer.instance.routes.get(_LIVE_ROUTE + "{token}")(answer)
+
+
+def let_pages_play_what_they_make() -> None:
+    """Lets pages play a video that a script of theirs puts together, as they may show such pictures.
+
+    Under --disable-api-nodes ComfyUI says what its pages may load, and there forgets videos.
+    """
+
+    async def extend(_: web.Request, response: web.StreamResponse) -> None:
+        policy = response.headers.get(_POLICY)
+        if policy is not None and "media-src" not in policy:
+            response.headers[_POLICY] = f"{policy.rstrip('; ')}; media-src 'self' blob:"
+
+    PromptServer.instance.app.on_response_prepare.append(extend)
+
+
 def model_names() -> list[str]:
     """The bundled miniature, and every folder below a model folder that holds models."""
-    names = {MINIATURE: None}
-    for folder in _model_folders():
-        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if entry.is_dir() and entry.name not in (AVATAR_FOLDER, ENGINE_FOLDER) and _holds_models(entry):
-                names[entry.name] = None
-    return list(names)
+    return list(_models_by_name())
 
 
 def model_folder(name: str) -> Path:
-    """The folder of a model name.
+    """The folder of one of `model_names`; it may be a link, which only the owner of the machine can have made.
 
     Raises:
-        InvalidValueError: there is no such folder, or the name leads elsewhere.
+        InvalidValueError: there are no such models.
     """
-    if name == MINIATURE:
-        return MINIATURE_FOLDER
-    for folder in _model_folders():
-        path = paths.inside(folder, name)
-        if path.is_dir():
-            return path
-    raise InvalidValueError(f"models {name!r}", remedy=f"choose {', '.join(model_names())}")
+    found = _models_by_name()
+    if name not in found:
+        raise InvalidValueError(f"models {name!r}", remedy=f"choose {', '.join(found)}")
+    return found[name]
 
 
 def input_names(*endings: str) -> list[str]:
@@ -130,12 +176,12 @@ def avatar_file(name: str) -> Path:
         path = paths.inside(folder, bare)
         if path.is_file():
             return path
-    raise InvalidValueError(f"avatar {name!r}", remedy="choose a file that DittoSaveAvatar wrote")
+    raise InvalidValueError(f"avatar {name!r}", remedy="choose a file that Ditto Save Avatar wrote")
 
 
 def engine_folder() -> Path:
-    """Where built engines are kept, below the first model folder."""
-    return _model_folders()[0] / ENGINE_FOLDER
+    """Where built engines are kept: below ComfyUI's own model folder, wherever else models lie."""
+    return Path(folder_paths.models_dir, _MODEL_FOLDERS, ENGINE_FOLDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +231,15 @@ def temporary_file(prefix: str, ending: str) -> Path:
 
 def _model_folders() -> list[Path]:
     return [Path(folder) for folder in folder_paths.get_folder_paths(_MODEL_FOLDERS)]
+
+
+def _models_by_name() -> dict[str, Path]:
+    found = {MINIATURE: MINIATURE_FOLDER}
+    for folder in _model_folders():
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if entry.is_dir() and entry.name not in (AVATAR_FOLDER, ENGINE_FOLDER) and _holds_models(entry):
+                found.setdefault(entry.name, entry)
+    return found
 
 
 def _holds_models(folder: Path) -> bool:
@@ -305,6 +360,27 @@ def mark_failed(node: str) -> None:
     """Has the page mark a node that is not the running one as failed."""
     server = PromptServer.instance
     server.send_sync("ditto.frames_failed", {"node": node}, server.client_id)
+
+
+def has_page() -> bool:
+    """Whether whoever started the run listens to what happens."""
+    server = PromptServer.instance
+    return server.client_id is not None and server.client_id in server.sockets
+
+
+def show_live_video(node: str, token: str, media_type: str) -> None:
+    """Tells the page that started the run, and no other one, where a node's video can be seen while it is made.
+
+    Args:
+        node: its id.
+        token: see `serve_live_videos`.
+        media_type: what a browser calls such a video.
+    """
+    server = PromptServer.instance
+    run = get_progress_state().prompt_id
+    told = {"node": node, "prompt_id": run, "address": _LIVE_ROUTE + token, "type": media_type}
+    if server.client_id is not None:  # None would tell all pages
+        server.send_sync("ditto.live_video", told, server.client_id)
 
 
 def file_metadata(prompt: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:

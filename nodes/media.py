@@ -59,9 +59,14 @@ def presenter_of(image: Any) -> Path | NDArray[np.uint8]:
             )
         picture = (image[0, :, :, :3].clamp(0, 1) * 255).round().to(torch.uint8)
         return np.ascontiguousarray(picture.cpu().numpy())
-    source = image.get_stream_source() if isinstance(image, InputImpl.VideoFromFile) else None
+    return video_file(image)
+
+
+def video_file(video: Any) -> Path:
+    """The file of a VIDEO; one is written where it has none."""
+    source = video.get_stream_source() if isinstance(video, InputImpl.VideoFromFile) else None
     if isinstance(source, str):
         return Path(source)
-    path = host.temporary_file("ditto/presenter", ".mp4")
-    image.save_to(str(path))
+    path = host.temporary_file("ditto/video", ".mp4")
+    video.save_to(str(path))
     return path

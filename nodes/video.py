@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from fractions import Fraction
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import torch
 from comfy_api.latest import InputImpl, io, ui
 
-from ..ditto_core.errors import InvalidValueError
+from ..ditto_core.errors import DittoError, InvalidValueError
 from ..ditto_core.pipeline.picture_frames import PictureFrames
 from ..ditto_core.pipeline.write import write_video
 from ..ditto_core.video import ENCODERS, QUALITIES, EncoderOptions
-from . import host, media
+from ..ditto_core.video.sinks import sink_name, stream_copy
+from . import host, live, media, sinks
 from .avatar import prefix_problem
 from .pulling import Origin, Preview, ReportedFrames
 from .types import CATEGORY, FramesType, VideoFrames, choices_problem
@@ -78,6 +80,15 @@ class NVENCVideoWriter(io.ComfyNode):
                     tooltip="What is heard. Ditto's frames bring the sound that they were made of; this one takes its "
                     "place. It is cut, or filled with silence, to the picture's length.",
                 ),
+                io.String.Input(
+                    "sink",
+                    optional=True,
+                    default="",
+                    socketless=True,
+                    tooltip="Empty: only the file. Else the address that the video also goes to while it is made: "
+                    "rtmp://, srt://, udp://, tcp://, s3:// and the like, where the server's owner has allowed it in "
+                    "DITTO_ALLOWED_SINKS. Names and keys in it are not kept in the file.",
+                ),
             ],
             outputs=[
                 io.Video.Output(display_name="video", tooltip="The finished file."),
@@ -88,8 +99,10 @@ class NVENCVideoWriter(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, encoder: str, quality: str, container: str, filename_prefix: str) -> bool | str:
-        """Checks the words, and that the file lies below the output folder."""
+    def validate_inputs(
+        cls, encoder: str, quality: str, container: str, filename_prefix: str, sink: str | None = ""
+    ) -> bool | str:
+        """Checks the words, that the file lies below the output folder, and that the sink is allowed."""
         problem = choices_problem(
             {
                 "encoder": (encoder, ENCODERS),
@@ -97,7 +110,7 @@ class NVENCVideoWriter(io.ComfyNode):
                 "container": (container, _CONTAINERS),
             }
         )
-        return problem or prefix_problem(filename_prefix) or True
+        return problem or prefix_problem(filename_prefix) or sink_problem(sink) or True
 
     @classmethod
     def execute(
@@ -110,9 +123,12 @@ class NVENCVideoWriter(io.ComfyNode):
         filename_prefix: str,
         save_metadata: bool,
         audio: dict[str, Any] | None = None,
+        sink: str = "",
     ) -> io.NodeOutput:
         """Pulls and writes."""
         hidden = cls.hidden
+        if sink:
+            sinks.check_sink(sink)
         sound = None if audio is None else media.sound_of(audio)
         if isinstance(frames, VideoFrames):
             host.bring_in(*frames.models)
@@ -125,22 +141,44 @@ class NVENCVideoWriter(io.ComfyNode):
             recipe = ReportedFrames(frames=PictureFrames(pictures=frames, fps=rate), origin=None)
         file = host.output_file(filename_prefix, f".{container}", recipe.size)
         preview = Preview()
-        report = write_video(
-            recipe,
-            file.path,
-            sound=sound,
-            video=EncoderOptions(encoder=encoder, quality=quality, fps=rate),
-            metadata=host.file_metadata(hidden.prompt, hidden.extra_pnginfo) if save_metadata else None,
-            progress=preview.progress,
-            preview=preview.picture,
-            check_cancelled=host.check_interrupted,
-        )
+        kept = sinks.without_credentials([hidden.prompt, hidden.extra_pnginfo])
+        with contextlib.ExitStack() as ending:
+            copies = [*ending.enter_context(live.VIDEOS.for_page(hidden.unique_id))]
+            if sink:
+                copies.append(ending.enter_context(stream_copy(sink)))
+            report = write_video(
+                recipe,
+                file.path,
+                sound=sound,
+                video=EncoderOptions(encoder=encoder, quality=quality, fps=rate),
+                metadata=host.file_metadata(*kept) if save_metadata else None,
+                copies=copies,
+                progress=preview.progress,
+                preview=preview.picture,
+                check_cancelled=host.check_interrupted,
+            )
         summary = {name: value for name, value in report.items() if name not in _PER_FRAME}
+        if sink:
+            summary["sink"] = sink_name(sink)
         return io.NodeOutput(
             InputImpl.VideoFromFile(str(file.path)),
             json.dumps(summary, indent=1),
             ui=ui.PreviewVideo([file.saved]),
         )
+
+
+def sink_problem(sink: str | None) -> str | None:
+    """Why a stream may not go to an address, in words; None where it may, or where the address is empty."""
+    try:
+        if sink is None:
+            raise InvalidValueError(
+                "a sink that comes by a link", remedy="write it into the node, which keeps it secret"
+            )
+        if sink:
+            sinks.check_sink(sink)
+    except DittoError as error:
+        return str(error)
+    return None
 
 
 class DittoFramesToImages(io.ComfyNode):

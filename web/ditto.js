@@ -1,5 +1,6 @@
 import { app } from "../../scripts/app.js";
 import { api } from "../../scripts/api.js";
+import { finishLive, isLive, liveNodes, playLive, stopLive } from "./live_player.js";
 
 const WRITER = "NVENCVideoWriter";
 
@@ -32,7 +33,7 @@ function showPictures(node) {
   dropWidget(node, "video-preview");
 }
 
-/** Lets a writer show its finished file, and no longer the last frame, which ComfyUI would try to play. */
+/** Lets a writer show a video, and no longer the last frame, which ComfyUI would try to play. */
 function showVideo(node) {
   node.previewMediaType = "video";
   delete app.nodePreviewImages[node.id];
@@ -61,15 +62,28 @@ app.registerExtension({
       failed.clear();
     });
 
-    // A node shows either pictures or a video.
+    // A node shows either pictures or a video: the newest frame, what is made so far, the finished file.
     api.addEventListener("b_preview_with_metadata", ({ detail }) => {
       const node = nodeOf(detail.displayNodeId);
-      if (node?.comfyClass === WRITER) showPictures(node);
+      if (node?.comfyClass === WRITER) (isLive(node) ? showVideo : showPictures)(node);
+    });
+    api.addEventListener("ditto.live_video", ({ detail }) => {
+      const node = nodeOf(detail.node);
+      if (node && playLive(node, detail)) showVideo(node);
     });
     api.addEventListener("executed", ({ detail }) => {
       const node = nodeOf(detail.display_node ?? detail.node);
-      if (node?.comfyClass === WRITER) showVideo(node);
+      if (node?.comfyClass !== WRITER) return;
+      finishLive(node);
+      showVideo(node);
     });
+    for (const end of ["execution_error", "execution_interrupted"])
+      api.addEventListener(end, () => {
+        for (const node of liveNodes()) {
+          stopLive(node);
+          showPictures(node);
+        }
+      });
   },
 
   nodeCreated(node) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..render import GreenScreen, RenderedFrames, nv12_to_rgb
 from ..speech import Sound
-from ..video import EncoderOptions, alpha_file, video_file
+from ..video import EncoderOptions, StreamCopy, alpha_file, video_file
 from .frames import Colour, FrameRecipe
 from .motion import Progress
 from .timing import StageClock, peak_memory_mb
@@ -29,6 +29,7 @@ def write_video(
     video: EncoderOptions = _VIDEO,
     fragmented: bool = False,
     metadata: Mapping[str, str] | None = None,
+    copies: Sequence[StreamCopy] = (),
     progress: Progress | None = None,
     preview: Callable[[Callable[[], Tensor]], None] | None = None,
     check_cancelled: Callable[[], None] | None = None,
@@ -42,6 +43,7 @@ def write_video(
         video: encoder, quality and frame rate of the file; where it is not that of the frames, they are retimed.
         fragmented: makes the .mp4 of pieces that are playable while it grows.
         metadata: texts to keep in the file under any names.
+        copies: where else the encoded stream goes, while it grows; see `video.sinks.stream_copy`.
         progress: called with the stages of the frames, and ("frames", done, all).
         preview: called before each ("frames", ...) with a function that makes the chunk's last picture, (H, W, 3)
             uint8 RGB on the device, for who wants to see it.
@@ -56,6 +58,7 @@ def write_video(
         InvalidValueError: an option is out of range, or parts do not belong together.
         EncoderError: the encoder asked for does not open.
         FileError: the file can't be written.
+        SinkError: a copy can't be written.
     """
     pulled = _Pulled(frames, progress=progress, preview=preview, check_cancelled=check_cancelled)
     with (
@@ -68,6 +71,7 @@ def write_video(
             source_fps=frames.fps,
             fragmented=fragmented,
             metadata=metadata,
+            copies=copies,
         ) as writer,
     ):
         for chunk in pulled.chunks("nv12"):

@@ -31,6 +31,8 @@ MP4 = Container(name="mp4", options={"movflags": "faststart+use_metadata_tags"})
 """The index stands first, so that a player starts before the end has arrived; it is written last."""
 FRAGMENTED_MP4 = Container(name="mp4", options={"movflags": f"{_FRAGMENTS}+use_metadata_tags"})
 """A piece for each key frame, playable while it grows."""
+GROWING_MP4 = Container(name="mp4", options={"movflags": "delay_moov+default_base_moof", "frag_duration": "200000"})
+"""A piece for each 0.2 s, for a player that watches from the start while it grows."""
 MOV = Container(name="mov", options={"movflags": "faststart+use_metadata_tags"})
 TS = Container(name="mpegts", options={}, keeps_metadata=False, unfit=("libsvtav1", "av1_nvenc"))
 """MPEG-TS: playable from any key frame on."""

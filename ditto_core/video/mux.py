@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +18,7 @@ from ..errors import InvalidValueError
 from ..files import replaced_file
 from ..render.colour import rgb_to_nv12
 from .containers import FRAGMENTED_MP4, Container, check_fits, container_of
+from .copies import StreamCopy
 from .encoder import EncoderOptions, add_video_stream, check_size, choose_encoder
 from .muxer import Muxer, VideoWriteError
 from .pictures import FrameMaker
@@ -37,6 +38,7 @@ def video_file(
     source_fps: Fraction | None = None,
     fragmented: bool = False,
     metadata: Mapping[str, str] | None = None,
+    copies: Sequence[StreamCopy] = (),
 ) -> Iterator[VideoWriter]:
     """A video file to write frames to. It appears under its name when the block ends with no error.
 
@@ -51,6 +53,7 @@ def video_file(
         source_fps: frames that are written a second, where the file has another rate; see `retime`.
         fragmented: makes the .mp4 of pieces that are playable while it grows.
         metadata: texts to keep in the file under any names; not in .ts.
+        copies: where else the encoded stream goes, as it grows and with no metadata; see `sinks.stream_copy`.
 
     Yields:
         The writer.
@@ -60,6 +63,7 @@ def video_file(
         EncoderError: the encoder asked for does not open.
         FileError: the folder is missing or not writable.
         VideoWriteError: writing failed midway, such as on a full disk, or no frame was written.
+        SinkError: a copy can't be written.
     """
     path = Path(path)
     container = container_of(path, fragmented=fragmented)
@@ -76,6 +80,7 @@ def video_file(
             options=options,
             source_fps=source_fps,
             metadata=metadata or {},
+            copies=copies,
         )
         with writer:
             yield writer
@@ -128,6 +133,7 @@ class VideoWriter:
         options: EncoderOptions,
         source_fps: Fraction | None,
         metadata: Mapping[str, str],
+        copies: Sequence[StreamCopy] = (),
     ) -> None:
         self._size = size
         self._options = options
@@ -135,9 +141,11 @@ class VideoWriter:
         self._retimer = Retimer(self._source_fps, options.fps)
         self._choice = choose_encoder(options, size)
         check_fits(container, self._choice.name, has_metadata=bool(metadata))
+        for copy in copies:
+            check_fits(copy.container, self._choice.name, has_metadata=False)
         self._frame_maker: FrameMaker | None = None
         self._last: VideoFrame | None = None
-        self._muxer = Muxer(path, target, container, metadata)
+        self._muxer = Muxer(path, target, container, metadata, copies)
         try:
             self._video = add_video_stream(self._muxer.container, self._choice, options, size)
             self._muxer.add_streams(self._video, sound, options.fps)

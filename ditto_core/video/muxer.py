@@ -6,10 +6,10 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import av
 from av.video.frame import VideoFrame
@@ -17,6 +17,7 @@ from av.video.stream import VideoStream
 
 from ..errors import FileError
 from .containers import Container
+from .copies import StreamCopy
 from .sound import SoundSource, SoundTrack
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -34,6 +35,7 @@ class Muxer:
         target: a file to write, an address of the network as FFmpeg knows it, or an object with a `write` method.
         container: its format.
         metadata: texts to keep in it under any names.
+        copies: where else the packets go; they end with this container.
 
     Attributes:
         frames: written so far.
@@ -41,11 +43,16 @@ class Muxer:
     """
 
     def __init__(
-        self, path: Path, target: Path | str | BinaryIO, container: Container, metadata: Mapping[str, str]
+        self,
+        path: Path,
+        target: Path | str | BinaryIO,
+        container: Container,
+        metadata: Mapping[str, str],
+        copies: Sequence[StreamCopy] = (),
     ) -> None:
         self.frames = 0
         self.first_packet_at: float | None = None
-        self._path = path
+        self._path, self._copies = path, tuple(copies)
         self._sound: SoundTrack | None = None
         # an absolute name, so that nothing in it reads as a protocol
         file = os.path.abspath(target) if isinstance(target, Path) else target
@@ -71,7 +78,7 @@ class Muxer:
             self._mux(self._video.encode(frame))
             self.frames += 1
             if self._sound is not None:
-                self.container.mux(list(self._sound.packets_until(self.duration)))
+                self._mux(self._sound.packets_until(self.duration))
 
     def finish(self) -> None:
         """Writes what the encoders still hold, and the index.
@@ -84,11 +91,15 @@ class Muxer:
         with self.typed_errors():
             self._mux(self._video.encode(None))
             if self._sound is not None:
-                self.container.mux(list(self._sound.last_packets()))
+                self._mux(self._sound.last_packets())
             self.container.close()
+        for copy in self._copies:
+            copy.finish()
 
     def abandon(self) -> None:
-        """Closes the container as it is; nothing happens where it is closed already."""
+        """Closes the containers as they are; nothing happens where they are closed already."""
+        for copy in self._copies:
+            copy.abandon()
         with contextlib.suppress(av.FFmpegError, OSError):
             self.container.close()
 
@@ -105,8 +116,10 @@ class Muxer:
                 remedy="make room on the disk" if room else "try another folder or another encoder",
             ) from error
 
-    def _mux(self, packets: Iterable[av.Packet[VideoStream]]) -> None:
+    def _mux(self, packets: Iterable[av.Packet[Any]]) -> None:
         for packet in packets:
-            if self.first_packet_at is None:
+            if self.first_packet_at is None and packet.stream is self._video:
                 self.first_packet_at = time.perf_counter()
             self.container.mux(packet)
+            for copy in self._copies:
+                copy.add(packet, self.container)

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
-from ..errors import DittoError, InvalidValueError, MissingPackageError
+from ..errors import InvalidValueError, MissingPackageError
 from .containers import FLV, FRAGMENTED_MP4, TS, Container
+from .copies import SinkError, StreamCopy
 from .encoder import EncoderOptions
 from .mux import VideoWriter, video_stream
 from .muxer import VideoWriteError
 from .sound import SoundSource
 
-_NETWORK = {"rtmp": FLV, "rtmps": FLV, "srt": TS, "udp": TS, "tcp": TS}
+NETWORK = {"rtmp": FLV, "rtmps": FLV, "srt": TS, "udp": TS, "tcp": TS}
+"""Protocols of FFmpeg, and what they carry; all other addresses are fsspec's."""
 _SUFFIXES = {".mp4": FRAGMENTED_MP4, ".ts": TS}
 _DEFAULT = EncoderOptions(quality="live")
 _PART_BYTES = 8 << 20
@@ -24,10 +26,6 @@ _PART_BYTES = 8 << 20
 
 Target = str | Path | BinaryIO | Callable[[bytes], object]
 """A file's name or an address; an object with a `write` method; or a function that takes the bytes."""
-
-
-class SinkError(DittoError):
-    """A stream's target can't be opened, or broke; what reached it before can be played."""
 
 
 def sink_name(target: Target) -> str:
@@ -38,7 +36,7 @@ def sink_name(target: Target) -> str:
     if not _is_address(target):
         return str(target)
     host = parts.netloc.rpartition("@")[2]
-    path = "" if parts.scheme.lower() in _NETWORK else parts.path
+    path = "" if parts.scheme.lower() in NETWORK else parts.path
     return f"{parts.scheme}://{host}{path}"
 
 
@@ -56,15 +54,15 @@ def container_for(target: Target, *, container: Container | None = None) -> Cont
         return container or FRAGMENTED_MP4
     if _is_address(target):
         parts = urlsplit(str(target))
-        if parts.scheme.lower() in _NETWORK:
-            return _NETWORK[parts.scheme.lower()]
+        if parts.scheme.lower() in NETWORK:
+            return NETWORK[parts.scheme.lower()]
         suffix = Path(parts.path).suffix.lower()
     else:
         suffix = Path(target).suffix.lower()
     if suffix not in _SUFFIXES:
         raise InvalidValueError(
             f"a stream to {sink_name(target)!r}",
-            remedy=f"end its name in .mp4 or .ts, or use {', '.join(f'{scheme}://' for scheme in _NETWORK)}",
+            remedy=f"end its name in .mp4 or .ts, or use {', '.join(f'{scheme}://' for scheme in NETWORK)}",
         )
     return _SUFFIXES[suffix]
 
@@ -113,6 +111,34 @@ def stream_sink(
             raise SinkError(f"{name}: {problem}", remedy="see whether the other end answers") from None
 
 
+@contextlib.contextmanager
+def stream_copy(
+    target: Target, *, container: Container | None = None, begun: Callable[[str | None], None] | None = None
+) -> Iterator[StreamCopy]:
+    """Opens a target for a copy of what is written to a file meanwhile; see `mux.video_file`.
+
+    Args:
+        target: see `stream_sink`.
+        container: the format of an object or a function; by default fragmented MP4.
+        begun: called before the first byte with what a browser calls such a video; see `copies.media_type`.
+
+    Yields:
+        The copy, for one video.
+
+    Raises:
+        InvalidValueError: the name does not fit.
+        MissingPackageError: fsspec, or what it needs for such an address, is not installed.
+        SinkError: the target can't be opened, or broke midway.
+    """
+    name, chosen = sink_name(target), container_for(target, container=container)
+    with _opened(target, name) as opened:
+        copy = StreamCopy(opened, chosen, name=name, begun=begun)
+        try:
+            yield copy
+        finally:
+            copy.abandon()
+
+
 def _is_address(target: str | Path) -> bool:
     return isinstance(target, str) and "://" in target
 
@@ -130,7 +156,7 @@ def _opened(target: Target, name: str) -> Iterator[BinaryIO | str]:
             ) from error
         with file:
             yield _guarded(file.write, name)
-    elif urlsplit(str(target)).scheme.lower() in _NETWORK:
+    elif urlsplit(str(target)).scheme.lower() in NETWORK:
         yield str(target)
     else:
         with _remote(str(target), name) as file:

@@ -45,6 +45,56 @@ def test_short_workflow_runs_and_its_video_plays(canvas: Canvas) -> None:
     assert_clean(canvas)
 
 
+_WATCH_LIVE = """() => {
+    window.live = {addresses: [], last: null, seen: 0}
+    const say = kind => app.api.addEventListener(kind, () => window.live.last = kind)
+    for (const kind of ['execution_start', 'execution_success', 'execution_error', 'execution_interrupted']) say(kind)
+    app.api.addEventListener('ditto.live_video', ({detail}) => window.live.addresses.push(detail.address))
+}"""
+_LIVE_PLAYS = """() => {
+    const video = document.querySelector('video')
+    if (live.last === 'execution_start' && video?.currentTime > 0.5 && video.videoWidth) live.seen = video.currentTime
+    return live.seen || live.last === 'execution_success' || document.querySelector('[role=dialog]')
+}"""
+
+
+def status_of(canvas: Canvas, address: str) -> int:
+    """How the server answers the page's own request for a live video."""
+    return canvas.page.evaluate("async address => (await app.api.fetchApi(address)).status", address)
+
+
+def test_canvas_plays_what_is_made_while_the_rest_is_still_made(canvas: Canvas) -> None:
+    canvas.build(short(api("streaming"), 6.0, steps=10))
+    canvas.page.evaluate(_WATCH_LIVE)
+    canvas.press_run()
+    canvas.page.wait_for_function(_LIVE_PLAYS)
+    live = canvas.page.evaluate("() => live")
+    assert live["seen"] > 0.5 and live["last"] == "execution_start"
+    assert canvas.page.locator("video").count() == 1
+    (address,) = live["addresses"]
+    assert status_of(canvas, address[:-1] + ("0" if address[-1] != "0" else "1")) == 404
+    # The finished file takes the place of the live video, and goes on where that was.
+    canvas.page.wait_for_function("() => live.last === 'execution_success'")
+    canvas.page.wait_for_function("() => document.querySelector('video').currentSrc.includes('/view?')")
+    finished = canvas.wait_for_video()
+    assert finished.evaluate("video => video.duration") == pytest.approx(6.0, abs=0.1)
+    assert finished.evaluate("video => video.currentTime") > 0.3
+    assert status_of(canvas, address) == 404
+    assert_clean(canvas)
+
+
+def test_stopped_run_takes_its_live_video_away(canvas: Canvas) -> None:
+    canvas.build(short(api("streaming"), 5.0, steps=10))
+    canvas.page.evaluate(_WATCH_LIVE)
+    canvas.press_run()
+    canvas.page.wait_for_function(_LIVE_PLAYS)
+    assert canvas.page.evaluate("() => live.last") == "execution_start"
+    canvas.page.evaluate("() => app.api.interrupt()")
+    canvas.page.wait_for_function("() => live.last === 'execution_interrupted' && !document.querySelector('video')")
+    assert status_of(canvas, canvas.page.evaluate("() => live.addresses[0]")) == 404
+    assert canvas.errors == []
+
+
 def test_dropped_video_restores_the_graph(canvas: Canvas, comfy: ComfyServer, tmp_path: Path) -> None:
     canvas.load(saved("offline"))
     canvas.set_value("Controls", "yaw", 12)

@@ -152,7 +152,6 @@ def test_error_names_the_node_that_made_the_frames(comfy: ComfyServer, client: C
 @pytest.mark.parametrize(
     ("node", "name", "value"),
     [
-        ("Models", "device", "toaster"),
         ("Models", "models", "../../etc"),
         ("Presenter and sentence", "sentence", "none such"),
         ("Avatar", "crop", "half"),
@@ -166,6 +165,13 @@ def test_error_names_the_node_that_made_the_frames(comfy: ComfyServer, client: C
 def test_unknown_word_is_refused_with_the_choices(client: ComfyClient, node: str, name: str, value: str) -> None:
     message = refusal(client, replaced(quick(), node, **{name: value}))
     assert name in message and value in message and "hoose" in message
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", "toaster"), ("precision", "fp3")])
+def test_any_other_word_ends_the_run_with_the_choices(client: ComfyClient, name: str, value: str) -> None:
+    # ComfyUI repeats what a node refuses ahead for each input that it looks at, so that it looks at one only.
+    told = client.run(replaced(quick(), "Models", **{name: value})).error["exception_message"]
+    assert name in told and value in told and "Choose auto" in told
 
 
 @pytest.mark.parametrize("prefix", ["../outside/video", "/etc/video", "a/../../video", "C:\\video"])

@@ -14,6 +14,7 @@ NODES = (
     "BuildFusedPostWarpEngine",
     "DittoAudioToMotion",
     "DittoBulletinSegment",
+    "DittoCompareVideos",
     "DittoControls",
     "DittoEmotionSchedule",
     "DittoExample",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import time
 import urllib.error
 import urllib.parse
@@ -18,6 +19,8 @@ Prompt = dict[str, dict[str, Any]]
 """The API format: node id to class_type and inputs."""
 
 _SECONDS = 600
+_TEXT = 3
+"""ComfyUI's number for a message that is a line of text on a node; the others hold pictures."""
 
 
 class PromptRefused(Exception):
@@ -42,11 +45,13 @@ class Run:
         id: of the prompt.
         events: (type, data) of each message about it, in order.
         previews: how many pictures came meanwhile.
+        texts: node id and line of text of all that nodes said on themselves.
     """
 
     id: str
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     previews: int = 0
+    texts: list[tuple[str, str]] = field(default_factory=list)
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
         """The data of all messages of one type."""
@@ -84,11 +89,15 @@ class ComfyClient:
 
     Args:
         url: of the server, http://host:port.
+
+    Attributes:
+        heard: the data of all messages so far, about this user's runs and others'.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.id = uuid.uuid4().hex
+        self.heard: list[dict[str, Any]] = []
         self._closing = ExitStack()
         self._socket: ClientConnection | None = None
 
@@ -156,9 +165,14 @@ class ComfyClient:
         while not run.ended:
             message = self._socket.recv(timeout=max(0, deadline - time.monotonic()))
             if isinstance(message, bytes):
-                run.previews += 1
+                kind, length = struct.unpack(">II", message[:8])
+                if kind == _TEXT:
+                    run.texts.append((message[8 : 8 + length].decode(), message[8 + length :].decode()))
+                else:
+                    run.previews += 1
                 continue
             event = json.loads(message)
+            self.heard.append(event["data"])
             if event["data"].get("prompt_id") != run.id:
                 continue
             run.events.append((event["type"], event["data"]))

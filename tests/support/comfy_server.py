@@ -11,6 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class ComfyServer:
         base: a folder that is made.
         arguments: more of them for the server.
         pack_folder: what the pack's folder is called.
+        environment: more variables of the server's environment.
 
     Attributes:
         base: holds input, output, models, user and custom_nodes.
@@ -42,10 +44,16 @@ class ComfyServer:
         pack: the copy of this pack that the server loaded.
     """
 
-    def __init__(self, base: Path, *arguments: str, pack_folder: str = PACK_FOLDER) -> None:
+    def __init__(
+        self,
+        base: Path,
+        *arguments: str,
+        pack_folder: str = PACK_FOLDER,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.base = base
         self.pack = base / "custom_nodes" / pack_folder
-        self._arguments = arguments
+        self._arguments, self._environment = arguments, dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -106,6 +114,7 @@ class ComfyServer:
             "PYTHONPATH": str(ROOT / "tests" / "comfyui" / "shim"),
             "PYTHONUNBUFFERED": "1",
             "HF_HUB_OFFLINE": "1",
+            **self._environment,
         }
         with open(self.base / "server.log", "ab") as log:
             self._process = subprocess.Popen(

@@ -13,7 +13,7 @@ FILES = sorted((ROOT / "nodes").glob("*.py"))
 NODES = {
     "LoadDittoModels", "BuildFusedPostWarpEngine", "DittoExample", "DittoRegisterAvatar", "DittoSaveAvatar",
     "DittoLoadAvatar", "DittoAudioToMotion", "DittoEmotionSchedule", "DittoControls", "DittoRenderFusedTRT",
-    "DittoStreamChunked", "NVENCVideoWriter", "DittoFramesToImages", "DittoBulletinSegment",
+    "DittoStreamChunked", "NVENCVideoWriter", "DittoFramesToImages", "DittoBulletinSegment", "DittoCompareVideos",
 }  # fmt: skip
 """Ids that live in saved workflows, and so never change."""
 COMFY = {"comfy", "comfy_execution", "folder_paths", "server", "execution", "aiohttp"}

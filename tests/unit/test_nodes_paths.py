@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-ROOT = Path(__file__).parents[2]
-
-
-def pack_module(name: str):
-    """A module of the pack, imported below a package as ComfyUI does."""
-    if "ditto_pack" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "ditto_pack", ROOT / "__init__.py", submodule_search_locations=[str(ROOT)]
-        )
-        package = importlib.util.module_from_spec(spec)
-        sys.modules["ditto_pack"] = package
-        spec.loader.exec_module(package)
-    return importlib.import_module(f"ditto_pack.{name}")
-
+from support.pack import pack_module
 
 paths = pack_module("nodes.paths")
 InvalidValueError = pack_module("ditto_core.errors").InvalidValueError
@@ -58,6 +41,7 @@ def test_a_name_below_the_folder_is_resolved(folder: Path, name: str) -> None:
     [
         "", " ", ".", "/etc/passwd", "../secret/key", "sub/../../secret/key", "sub/../sub/a b.wav", "file-link",
         "folder-link/key", "circle/x", "C:/windows/x", "C:x", "..\\secret\\key", "a\0b", "x" * 501,
+        "x" * 201, "sub/" + "ü" * 101 + "/video", ["sub"],
     ],
 )  # fmt: skip
 def test_a_name_that_leads_elsewhere_is_refused(folder: Path, name: str) -> None:
