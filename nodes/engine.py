@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io
 
 from ..ditto_core.backends import RenderBackend, TorchBackend, choose_backend
-from ..ditto_core.errors import InvalidValueError, MissingPackageError
+from ..ditto_core.errors import FileError, InvalidValueError, MissingPackageError
 from . import host
-from .types import CATEGORY, Engine, EngineType, Models, ModelsType, choices_problem
+from .types import CATEGORY, Engine, EngineType, Models, ModelsType, check_choices, verdict
 
 if TYPE_CHECKING:
     from ..ditto_core.backends.engines import EngineSpec
@@ -50,7 +50,11 @@ class BuildFusedPostWarpEngine(io.ComfyNode):
                     options=list(_BACKENDS),
                     tooltip="auto: TensorRT where it is installed, else torch; compiled: torch's own compiler.",
                 ),
-                io.Combo.Input("precision", options=list(_PRECISIONS), tooltip="Type of the engine's numbers."),
+                io.Combo.Input(
+                    "precision",
+                    options=list(_PRECISIONS),
+                    tooltip="Type of the engine's numbers: fp16, or fp8 on compute capability 8.9 and later.",
+                ),
                 io.Int.Input("batch_min", default=1, min=1, max=_LARGEST_BATCH, tooltip="Fewest faces drawn at once."),
                 io.Int.Input("batch_max", default=8, min=1, max=_LARGEST_BATCH, tooltip="Most faces drawn at once."),
                 io.Combo.Input(
@@ -71,17 +75,9 @@ class BuildFusedPostWarpEngine(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, part: str, backend: str, precision: str, compute_capability: str) -> bool | str:
-        """Checks the words."""
-        problem = choices_problem(
-            {
-                "part": (part, _PARTS),
-                "backend": (backend, _BACKENDS),
-                "precision": (precision, _PRECISIONS),
-                "compute_capability": (compute_capability, _CAPABILITIES),
-            }
-        )
-        return problem or True
+    def validate_inputs(cls, backend: str | None) -> bool | str:
+        """Checks the word."""
+        return verdict(lambda word: check_choices({"backend": (word, _BACKENDS)}), backend)
 
     @classmethod
     def execute(
@@ -96,6 +92,14 @@ class BuildFusedPostWarpEngine(io.ComfyNode):
         force_rebuild: bool,
     ) -> io.NodeOutput:
         """Builds or finds the engine, and takes it into use where that can be."""
+        check_choices(
+            {
+                "part": (part, _PARTS),
+                "backend": (backend, _BACKENDS),
+                "precision": (precision, _PRECISIONS),
+                "compute_capability": (compute_capability, _CAPABILITIES),
+            }
+        )
         if batch_min > batch_max:
             raise InvalidValueError(
                 f"batch_min {batch_min} above batch_max {batch_max}", remedy="let batch_max be the larger one"
@@ -128,9 +132,12 @@ def _built(models: Models, spec: EngineSpec, *, rebuild: bool, is_strict: bool) 
         models: loaded.
         spec: what to build.
         rebuild: build even where there is one.
-        is_strict: raise where it can't be built; else torch draws.
+        is_strict: raise where it can't be built, or can't be used on the GPU that it is for; else torch draws.
     """
     from ..ditto_core.backends.engines import EngineError, build_engine
+
+    def show(stage: str, done: int, total: int) -> None:
+        host.show_progress(done, total)
 
     try:
         engine = build_engine(
@@ -138,11 +145,19 @@ def _built(models: Models, spec: EngineSpec, *, rebuild: bool, is_strict: bool) 
             spec,
             host.engine_folder(),
             rebuild=rebuild,
-            progress=lambda stage, done, total: host.show_progress(done, total),
+            progress=show,
             check_cancelled=host.check_interrupted,
         )
-    except (EngineError, MissingPackageError) as error:
+    except (EngineError, FileError, MissingPackageError) as error:
         if is_strict:
             raise
         return TorchBackend(models.networks, reason=f"no engine was built: {error.problem}"), {}
-    return choose_backend("auto", models.networks, engine), {"engine": engine.report()}
+    is_for_here = spec.compute_capability == "auto" or not engine.misfit
+    chosen = choose_backend(
+        engine.key.flavour if is_strict and is_for_here else "auto",
+        models.networks,
+        engine,
+        progress=show,
+        check_cancelled=host.check_interrupted,
+    )
+    return chosen, {"engine": engine.report()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -10,12 +9,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidValueError
+from ..progress import Steps
 
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-Progress = Callable[[int, int], None]
-"""(done, total)."""
 
 _CPU_BFLOAT16 = {"avx512_bf16", "amx_bf16"}
 
@@ -41,7 +37,7 @@ class RenderBackend(Protocol):
         """Volumes (b, ...), source and driving key points (b, 21, 3) -> (b, 3, 512, 512) RGB in 0..1."""
         ...
 
-    def warm_up(self, batch: int, progress: Progress | None = None) -> None:
+    def warm_up(self, batch: int, progress: Steps | None = None) -> None:
         """Makes everything ready for one batch size, so that no call of `faces` is slow."""
         ...
 
@@ -61,7 +57,7 @@ def choose_device(word: str) -> torch.device:
     available = torch.cuda.is_available()
     if word == "cuda" and not available:
         raise InvalidValueError(
-            "device cuda, where torch sees no GPU", remedy="use --device cpu, or see `python -m ditto_core doctor`"
+            "device cuda, where torch sees no GPU", remedy="choose cpu, or see `python -m ditto_core doctor`"
         )
     return torch.device("cuda" if available and word != "cpu" else "cpu")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -13,8 +12,9 @@ from ..networks.fused import FusedWarpDecode
 from ..networks.fused_warp import WarpLayout
 from ..networks.layers import wide
 from ..networks.presets import KEYPOINTS
-from .backend import Progress, device_name
-from .cuda_graph import CapturedCall, fast_kernels
+from ..progress import Steps
+from .backend import device_name
+from .cuda_graph import CapturedCall, Turns, fast_kernels
 from .eager import appearance_volumes
 from .inductor import channels_last, compile_function
 from .source import PreparedSource
@@ -29,6 +29,8 @@ class CompiledBackend:
     """The fused networks, compiled for each batch size that is asked for.
 
     A batch size that `warm_up` did not see is compiled at its first use, which takes minutes at the official size.
+    The weights of warping network and decoder, which other backends of these models share, are reordered in memory,
+    not in value: their convolutions become channels-last.
 
     Args:
         models: the networks.
@@ -44,6 +46,7 @@ class CompiledBackend:
         channels_last(self._network)
         self._runs: dict[int, _Run] = {}
         self._lock = threading.Lock()  # a run has one set of inputs
+        self._turns = Turns(models.device)
 
     @property
     def device(self) -> torch.device:
@@ -57,7 +60,7 @@ class CompiledBackend:
         kind = str(self._models.dtype).removeprefix("torch.")
         return f"compiled (torch {torch.__version__} Inductor{graphs}) on {device_name(self.device)}, {kind}"
 
-    def warm_up(self, batch: int, progress: Progress | None = None) -> None:
+    def warm_up(self, batch: int, progress: Steps | None = None) -> None:
         """Compiles and captures one batch size; the tool chain runs in processes of its own.
 
         Args:
@@ -67,7 +70,7 @@ class CompiledBackend:
         Raises:
             BackendError: there is no tool chain, or it fails.
         """
-        with self._lock:
+        with self._lock, self._turns.next():
             self._run(batch, progress)
 
     @torch.inference_mode()
@@ -78,7 +81,7 @@ class CompiledBackend:
     @torch.inference_mode()
     def faces(self, f_s: Tensor, x_s: Tensor, x_d: Tensor) -> Tensor:
         """See `RenderBackend`."""
-        with self._lock:
+        with self._lock, self._turns.next():
             return self._run(len(x_d))(f_s, x_s.to(self.device, self._points), x_d.to(self.device, self._points))
 
     def close(self) -> None:
@@ -88,7 +91,7 @@ class CompiledBackend:
                 run.close()
             self._runs.clear()
 
-    def _run(self, batch: int, progress: Progress | None = None) -> _Run:
+    def _run(self, batch: int, progress: Steps | None = None) -> _Run:
         if batch not in self._runs:
             tell = progress or (lambda done, total: None)
             tell(0, _STAGES)
@@ -112,7 +115,7 @@ class _Run:
         examples: tuple[Tensor, Tensor, Tensor],
         *,
         autotune: bool,
-        tell: Callable[[int, int], None],
+        tell: Steps,
     ) -> None:
         f_s, *points = examples
         self._prepare = PreparedSource(network.warp)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BackendError
+from .cuda_graph import PROCESS_SETTINGS
 
 _CACHE = "TORCHINDUCTOR_CACHE_DIR"
 # Frozen weights are repacked for the CPU's kernels. Inductor keeps them until the process ends, so that a GPU, whose
@@ -61,22 +62,28 @@ def compile_function(
 
 @contextmanager
 def _cache_folder() -> Iterator[None]:
-    """Sends compiled code to the user's cache folder, where the environment names none."""
-    if _CACHE in os.environ:
-        yield
-        return
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    os.environ[_CACHE] = str(Path(home, "ditto-live", "inductor"))
-    try:
-        yield
-    finally:
-        del os.environ[_CACHE]
+    """Sends compiled code to the user's cache folder, where the environment names none; one thread at a time."""
+    with PROCESS_SETTINGS:
+        if _CACHE in os.environ:
+            yield
+            return
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        os.environ[_CACHE] = str(Path(home, "ditto-live", "inductor"))
+        try:
+            yield
+        finally:
+            os.environ.pop(_CACHE, None)
 
 
-def channels_last(network: nn.Module) -> None:
-    """Reorders the convolutions' weights in memory, not in value: inputs and outputs then follow."""
+def channels_last(network: nn.Module, *, volumes: bool = True) -> None:
+    """Reorders the convolutions' weights in memory, not in value: inputs and outputs then follow.
+
+    Args:
+        network: whose weights they are.
+        volumes: whether the 3-D convolutions are reordered, too.
+    """
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             module.weight.data = module.weight.data.contiguous(memory_format=torch.channels_last)
-        elif isinstance(module, nn.Conv3d):
+        elif volumes and isinstance(module, nn.Conv3d):
             module.weight.data = module.weight.data.contiguous(memory_format=torch.channels_last_3d)

@@ -14,6 +14,7 @@ from ..backends.engines import (
     PARTS,
     Engine,
     EngineError,
+    EngineFileError,
     EngineSpec,
     build_engine,
     engine_key,
@@ -23,13 +24,14 @@ from ..backends.engines import (
 )
 from ..backends.engines.bindings import load_library
 from ..backends.engines.build import header_problem, inspect
+from ..backends.engines.spec import BUILD_IT
 from ..backends.engines.store import ENDING, read_engine, read_side
 from ..backends.engines.verify import INPUTS
 from ..bench.environment import describe
 from ..checkpoints import MINIATURE_SOURCE, DittoModels, load_models
-from ..errors import DittoError
+from ..errors import DittoError, FileError
 from .output import ProgressLine, say
-from .render import write_report
+from .render import report_path, write_report
 
 _FOLDER = Path("engines")
 
@@ -52,7 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     info = actions.add_parser("info", help="what engines are there, and which fit this machine's libraries")
     info.add_argument("--out", type=Path, default=_FOLDER, metavar="DIR", help="folder of the engines")
-    info.add_argument("--report", type=Path, metavar="FILE", help="write all that is known, as JSON")
+    info.add_argument("--report", type=report_path, metavar="FILE", help="write all that is known, as JSON")
     info.set_defaults(run=_info)
 
 
@@ -70,7 +72,7 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
         "--compute-capability", default=plain.compute_capability, metavar="N", help="of the GPU: auto, 12.0 or portable"
     )
     parser.add_argument("--out", type=Path, default=_FOLDER, metavar="DIR", help="folder of the engines")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write what was done and found, as JSON")
+    parser.add_argument("--report", type=report_path, metavar="FILE", help="write what was done and found, as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
@@ -109,7 +111,11 @@ def _verify(options: argparse.Namespace) -> int:
         raise EngineError(f"{options.inputs} inputs", remedy="compare 2 at least, one of each kind")
     spec = _spec(options)
     models = load_models(options.models, device=choose_device(options.device))
-    engine = load_engine(_path_of(models, spec, options.out), models)
+    key, _ = engine_key(models, spec)
+    engine = load_engine(options.out / (key.stem + ENDING), models)
+    difference = engine.key.difference(key)
+    if difference:
+        raise EngineFileError(engine.path, difference, remedy=BUILD_IT)
     progress = ProgressLine(quiet=options.quiet)
     try:
         parity = verify_engine(engine, models, count=options.inputs, progress=progress)
@@ -126,12 +132,9 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if parity.passed else 2
 
 
-def _path_of(models: DittoModels, spec: EngineSpec, folder: Path) -> Path:
-    key, _ = engine_key(models, spec)
-    return folder / (key.stem + ENDING)
-
-
 def _info(options: argparse.Namespace) -> int:
+    if not options.out.is_dir():
+        raise FileError(options.out, "no such folder", remedy="name the folder of the engines, or build one first")
     found = [_described(path) for path in sorted(options.out.glob(f"*{ENDING}"))]
     if options.report is not None:
         write_report(options.report, {"environment": describe(), "engines": found})

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FileError, InvalidValueError
-from ..files import replaced_file
+from ..files import write_whole
 from ..networks.presets import MOTION_SIZE
 from ..speech.windows import FRAME_RATE
 
@@ -104,15 +104,7 @@ class MotionTrack:
             {"vectors": self.vectors.clone(), "reference": self.reference.clone()},
             metadata={"ditto": json.dumps(about)},
         )
-        try:
-            with replaced_file(path) as beside:
-                beside.write_bytes(content)
-        except OSError as error:
-            raise FileError(
-                path,
-                f"can't be written ({error.strerror})",
-                remedy="choose a file name on a disk that has room",
-            ) from error
+        write_whole(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> MotionTrack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +12,16 @@ import torch
 
 from ..avatar import Avatar
 from ..checkpoints import DittoModels
+from ..errors import InvalidValueError
 from ..motion.conditions import Conditions
 from ..motion.diffusion import GUIDANCE
 from ..motion.generate import generate_motion
 from ..motion.track import MotionTrack
+from ..progress import Progress as Progress
 from ..speech import Sound, SpeechEncoder, analysis_signal, speech_features
 from ..speech.windows import ROW_SAMPLES
 from .plan import Plan, named_plan
 from .timing import StageClock
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, all)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,15 @@ class MotionOptions:
     steps: int | None = None
     guidance: float = GUIDANCE
     emotion: Any = "neutral"
+
+    def __post_init__(self) -> None:
+        """Checks what no other part does.
+
+        Raises:
+            InvalidValueError: guidance is not finite.
+        """
+        if not math.isfinite(self.guidance):
+            raise InvalidValueError(f"guidance {self.guidance}", remedy="give a number; 1 is without guidance")
 
 
 def make_motion(

@@ -87,7 +87,7 @@ class SpeechFrames:
         progress: Progress | None = None,
         check_cancelled: Callable[[], None] | None = None,
     ) -> Iterator[RenderedFrames]:
-        """See `FrameRecipe`; the stages before "render" are "speech" and "motion"."""
+        """See `FrameRecipe`; the stages before "render" are "speech", "motion" and "warm-up"."""
         track = make_motion(
             self.models,
             self.encoder,
@@ -107,7 +107,9 @@ class SpeechFrames:
             options=self.options,
             piece=self.motion.plan.piece,
         )
-        yield from frames.pull(wanted=wanted, colour=colour, clock=clock, check_cancelled=check_cancelled)
+        yield from frames.pull(
+            wanted=wanted, colour=colour, clock=clock, progress=progress, check_cancelled=check_cancelled
+        )
 
     def report(self) -> dict[str, Any]:
         """See `FrameRecipe`."""
@@ -122,4 +124,5 @@ class SpeechFrames:
             "steps": self.models.preset.default_steps if motion.steps is None else motion.steps,
             "plan": motion.plan.to_json(),
             "models": describe_models(self.models),
+            "eyes_measured": self.avatar.eyes_measured,
         }

@@ -21,6 +21,7 @@ class StageClock:
         self._device = device
         self._started = time.perf_counter()
         self._seconds: dict[str, float] = {}
+        self._apart: list[tuple[float, float]] = []  # end, seconds
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -33,9 +34,21 @@ class StageClock:
                 torch.cuda.synchronize(self._device)
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
 
+    @contextlib.contextmanager
+    def stage_apart(self, name: str) -> Iterator[None]:
+        """Counts the time of the block to a stage, and not to what `since_start` gives."""
+        start = time.perf_counter()
+        try:
+            with self.stage(name):
+                yield
+        finally:
+            end = time.perf_counter()
+            self._apart.append((end, end - start))
+
     def since_start(self, moment: float | None = None) -> float:
-        """Seconds from the clock's start to a `time.perf_counter()` value, or to now."""
-        return (time.perf_counter() if moment is None else moment) - self._started
+        """Seconds from the clock's start to a `time.perf_counter()` value, or to now, without the stages apart."""
+        moment = time.perf_counter() if moment is None else moment
+        return moment - self._started - sum(seconds for end, seconds in self._apart if end <= moment)
 
     def stages_ms(self) -> dict[str, float]:
         """Milliseconds of each stage so far."""

@@ -50,11 +50,12 @@ def render_file(
         controls: what is changed about it.
         render: batch (the plan's own where None) and cadence.
         video: encoder, quality and frame rate of the file.
-        progress: called with ("motion" or "frames", done, all).
+        progress: called with ("motion", "warm-up" or "frames", done, all).
         check_cancelled: called before each sampler step and each chunk of frames; raises to stop.
 
     Returns:
-        The report, see `write_video`. `ttff_ms` and `realtime_factor` leave out loading and registration.
+        The report, see `write_video`. `ttff_ms` and `realtime_factor` leave out loading, registration and the
+        backend's warm-up, which is a stage of its own.
 
     Raises:
         InvalidValueError: an option is out of range, or parts do not belong together.

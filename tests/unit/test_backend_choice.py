@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+
 import pytest
 import torch
 from support.models import write_folder
@@ -9,6 +13,8 @@ from support.models import write_folder
 from ditto_core.backends import BACKENDS, TorchBackend, choose_backend, choose_device, precision_type
 from ditto_core.backends.backend import cpu_has_bfloat16
 from ditto_core.backends.compiled import CompiledBackend
+from ditto_core.backends.cuda_graph import fast_kernels
+from ditto_core.backends.inductor import _cache_folder
 from ditto_core.checkpoints import DittoModels, load_models
 from ditto_core.errors import InvalidValueError
 from ditto_core.networks.presets import KEYPOINTS, SOURCE_SIZE
@@ -27,7 +33,7 @@ def test_auto_is_torch_and_says_no_reason(models):
 
 
 def test_a_name_that_is_none_names_those_that_are(models):
-    with pytest.raises(InvalidValueError, match="Choose auto or " + ", ".join(BACKENDS)):
+    with pytest.raises(InvalidValueError, match="Choose one of auto, " + ", ".join(BACKENDS)):
         choose_backend("onnx", models)
 
 
@@ -42,6 +48,27 @@ def test_precision_follows_the_processor():
     assert precision_type("auto", torch.device("cuda")) == torch.float16
     with pytest.raises(InvalidValueError, match="device 'tpu'"):
         choose_device("tpu")
+
+
+def test_two_compiles_at_once_leave_the_process_as_it_was(monkeypatch):
+    """The second waits for the first, and the environment's name of the cache folder is gone after both."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    inside, most, settings = [], [], torch.backends.cudnn.benchmark
+
+    def compile_one() -> None:
+        with fast_kernels(tf32=False), _cache_folder():
+            inside.append(1)
+            time.sleep(0.05)
+            most.append(len(inside))
+            inside.pop()
+
+    threads = [threading.Thread(target=compile_one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1]
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ and torch.backends.cudnn.benchmark == settings
 
 
 @pytest.mark.long

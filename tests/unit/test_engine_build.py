@@ -18,7 +18,7 @@ from ditto_core.backends.engines import (
 from ditto_core.backends.engines.build import header_problem
 from ditto_core.checkpoints import load_models
 from ditto_core.cli import main
-from ditto_core.errors import MissingPackageError
+from ditto_core.errors import FileError, MissingPackageError
 
 library = pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx-cu13 has no wheel for this system")
 
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_told_and_built_anew(copied, models, damage):
         load_engine(copied, models)
     if damage in ("truncated", "old"):  # each build takes seconds
         engine = build_engine(models, BLACKWELL, copied.parent)
-        assert engine.built and engine.reason.startswith("built anew") and said in engine.reason
+        assert engine.built and engine.reason.startswith(f"built anew: {copied.name}: ") and said in engine.reason
         assert load_engine(copied, models).side == engine.side
 
 
@@ -156,7 +156,7 @@ def test_host_code_stays_forbidden(first):
 
 def test_an_engine_does_not_become_a_backend_without_its_gpu(first, models):
     engine, _ = first
-    with pytest.raises(EngineError, match="cpu"):
+    with pytest.raises(EngineError, match="it runs on a GPU, and torch sees no GPU"):
         engine_backend(engine, models)
 
 
@@ -168,7 +168,7 @@ def test_an_unknown_target_is_told_with_those_known(models, tmp_path):
 def test_full_tensorrt_that_is_not_installed_is_told(models, tmp_path, monkeypatch):
     monkeypatch.setattr("ditto_core.backends.engines.bindings.gpu_capability", lambda: "9.0")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match="pip install 'tensorrt>=10'"):
+    with pytest.raises(MissingPackageError, match="pip install 'tensorrt>=10.1'"):
         build_engine(models, EngineSpec(), tmp_path)
 
 
@@ -188,7 +188,27 @@ def test_the_command_builds_verifies_and_describes(first, tmp_path, capsys):
     assert "whole" in capsys.readouterr().out
     assert json.loads(report.read_text())["engines"][0]["name"] == engine.path.name
     assert main(["engine", "verify", "--precision", "fp8", *common]) == 2
-    assert "no side file" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_the_command_verifies_the_batch_range_it_is_asked_for(copied, capsys):
+    """Each range has a file of its own, and a renamed one is found out."""
+    common = ["--compute-capability", "12.0", "--out", str(copied.parent), "--device", "cpu", "--inputs", "2"]
+    assert main(["engine", "verify", "--batch", "1:4:4", *common]) == 2
+    said = capsys.readouterr().err
+    assert "_b1-4-4_" in said and "no such file" in said
+    other = copied.with_name(copied.name.replace("_b8_", "_b1-4-4_"))
+    for ending in (".engine", ".json"):
+        copied.with_suffix(ending).rename(other.with_suffix(ending))
+    assert main(["engine", "verify", "--batch", "1:4:4", *common]) == 2
+    assert "made for batch 1:8:8, not 1:4:4" in capsys.readouterr().err
+
+
+def test_a_fitting_engine_is_found_where_nothing_can_be_written(copied, models):
+    copied.with_suffix(".lock").mkdir()  # as a folder that is read-only would refuse it
+    assert build_engine(models, BLACKWELL, copied.parent).reason == "found"
+    with pytest.raises(FileError, match="can't be written"):
+        build_engine(models, BLACKWELL, copied.parent, rebuild=True)
 
 
 @pytest.mark.long

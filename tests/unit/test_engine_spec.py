@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.engines import KEY
 
 from ditto_core.backends.engines import EngineError, EngineKey, EngineSpec, parse_batch
-from ditto_core.backends.engines.bindings import BuildPhases, misfit, resolve
+from ditto_core.backends.engines.bindings import BuildPhases, gpu_misfit, resolve
 from ditto_core.errors import InvalidValueError
 
 
@@ -43,7 +43,8 @@ def test_unknown_words_are_refused_with_those_allowed(choice):
 def test_the_file_name_is_readable_and_a_new_library_takes_the_old_ones_place():
     assert KEY.stem == "post_warp_sm120_fp16_b8_tensorrt_rtx_aaaaaaaa"
     assert dataclasses.replace(KEY, version="1.8").stem == KEY.stem
-    for change in ({"target": "portable"}, {"precision": "fp8"}, {"flavour": "tensorrt"}, {"part": "warp-decode"}):
+    changes = ({"target": "portable"}, {"precision": "fp8"}, {"flavour": "tensorrt"}, {"part": "warp-decode"})
+    for change in (*changes, {"batch": "1:4:8"}, {"batch": "8:8:8"}):
         assert dataclasses.replace(KEY, **change).stem != KEY.stem
 
 
@@ -94,18 +95,26 @@ def test_a_damaged_key_is_refused(values):
     ],
 )
 def test_which_gpu_runs_which_engine(flavour, target, here, said):
-    assert said in misfit(flavour, target, here) and bool(said) == bool(misfit(flavour, target, here))
+    assert said in gpu_misfit(flavour, target, here) and bool(said) == bool(gpu_misfit(flavour, target, here))
 
 
 def test_without_a_gpu_the_target_has_to_be_named(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(EngineError, match="--compute-capability"):
+    with pytest.raises(EngineError, match="no GPU here.*Name one, such as 12.0"):
         resolve(EngineSpec(flavour="tensorrt_rtx"))
     assert resolve(EngineSpec(flavour="tensorrt_rtx", compute_capability="8.9"))[:2] == ("tensorrt_rtx", "8.9")
     with pytest.raises(EngineError, match="no GPU"):
         resolve(EngineSpec(flavour="tensorrt", compute_capability="8.9"))
     with pytest.raises(EngineError, match="9.0"):
         resolve(EngineSpec(flavour="tensorrt_rtx", compute_capability="9.0"))
+
+
+def test_fp8_needs_a_gpu_that_has_it():
+    for target in ("7.5", "8.0", "8.6"):
+        with pytest.raises(EngineError, match=f"fp8 for compute capability {target}. Choose fp16.*8.9"):
+            resolve(EngineSpec(flavour="tensorrt_rtx", precision="fp8", compute_capability=target))
+    for target in ("8.9", "12.0", "portable"):
+        assert resolve(EngineSpec(flavour="tensorrt_rtx", precision="fp8", compute_capability=target))[1] == target
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4))

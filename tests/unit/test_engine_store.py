@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from support.engines import KEY
 
-from ditto_core.backends.engines import EngineFileError, store
-from ditto_core.errors import FileError
+from ditto_core.backends.engines import EngineFileError, load_engine, store
+from ditto_core.backends.engines.bindings import load_library
+from ditto_core.checkpoints import load_models
+from ditto_core.cli import main
+from ditto_core.errors import FileError, InvalidValueError
 
 DATA = bytes(range(256)) * 40
 
@@ -72,12 +75,35 @@ def test_an_engine_of_other_weights_is_refused(engine):
         {"key": {"flavour": "tensorrt"}},
         {"network": [1]},
         {"more": 1},
+        {"key": {**KEY.to_json(), "flavour": "evilmod"}},
+        {"key": {**KEY.to_json(), "flavour": "os"}},
+        {"key": {**KEY.to_json(), "flavour": "auto"}},
+        {"key": {**KEY.to_json(), "part": "everything"}},
+        {"key": {**KEY.to_json(), "precision": "int4"}},
+        {"key": {**KEY.to_json(), "batch": "8:1:1"}},
+        {"key": {**KEY.to_json(), "target": "sm1x"}},
+        {"key": {**KEY.to_json(), "target": "auto"}},
     ],
 )
 def test_a_damaged_side_file_is_refused(engine, change):
     side = store.side_path(engine)
     side.write_text(json.dumps({**json.loads(side.read_text()), **change}))
     assert "is no side file" in refusal(engine)
+
+
+def test_a_side_file_does_not_choose_what_is_imported(engine, tmp_path, monkeypatch, capsys):
+    """Neither by loading nor by describing, and the loader itself knows its own libraries only."""
+    (tmp_path / "evilmod.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    side = store.side_path(engine)
+    side.write_text(json.dumps({**json.loads(side.read_text()), "key": {**KEY.to_json(), "flavour": "evilmod"}}))
+    with pytest.raises(EngineFileError, match="flavour 'evilmod'"):
+        load_engine(engine, load_models())
+    assert main(["engine", "info", "--out", str(tmp_path)]) == 0
+    assert "flavour 'evilmod'" in capsys.readouterr().out
+    for word in ("evilmod", "os", "../tensorrt"):
+        with pytest.raises(InvalidValueError, match="Choose tensorrt or tensorrt_rtx"):
+            load_library(word)
 
 
 @pytest.mark.parametrize("text", ["", "[" * 50_000, "[]", "{", " " * 200_000])
@@ -92,7 +118,11 @@ def test_links_out_of_the_folder_are_refused(engine, tmp_path_factory, ending):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / file.name
     file.rename(elsewhere)
     file.symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
     assert "leads out of its folder" in refusal(engine)
+    store.write_engine(engine, DATA[::-1], KEY, graph_sha256="c" * 64, network={})
+    assert store.read_engine(engine, wanted=KEY)[0] == DATA[::-1]  # a new one takes the link's place
+    assert elsewhere.read_bytes() == before
 
 
 def test_one_builds_while_another_waits_and_may_stop_waiting(engine):

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...checkpoints.models import DittoModels
+from ...errors import FileError
+from ...progress import Progress, Steps
 from ..eager import appearance_volumes
 from . import store
-from .bindings import Progress
 from .engine import Engine, executed_by, open_session, verify_engine
 from .spec import EngineError
+from .verify import gate_limits
+
+_log = logging.getLogger(__name__)
 
 
 class EngineBackend:
@@ -39,11 +45,12 @@ class EngineBackend:
         before = ", warp by torch" if self._engine.key.part == "post-warp" else ""
         return executed_by(self._engine, self.device) + before
 
-    def warm_up(self, batch: int, progress: Callable[[int, int], None] | None = None) -> None:
+    def warm_up(self, batch: int, progress: Steps | None = None) -> None:
         """Captures one batch size in a CUDA graph; see `EngineSession.warm_up`."""
+        tell = progress or (lambda done, total: None)
+        tell(0, 1)
         self._session.warm_up(batch)
-        if progress is not None:
-            progress(1, 1)
+        tell(1, 1)
 
     @torch.inference_mode()
     def volumes(self, crops: Tensor) -> Tensor:
@@ -72,7 +79,8 @@ def engine_backend(
 ) -> EngineBackend:
     """A rendering backend that runs an engine, which must have passed the parity gate.
 
-    The gate runs before an engine's first use on a kind of GPU; what it found is kept beside the engine.
+    The gate runs before an engine's first use on a kind of GPU; what it found is kept beside the engine, where that
+    folder is writable.
 
     Args:
         engine: from `build_engine` or `load_engine`.
@@ -85,7 +93,8 @@ def engine_backend(
             in the error. Use the torch backend then.
     """
     if models.device.type != "cuda":
-        raise EngineError(f"an engine on {models.device}", remedy="load the models with --device cuda")
+        sees = f"the models are on {models.device}" if torch.cuda.is_available() else "torch sees no GPU"
+        raise EngineError(f"it runs on a GPU, and {sees}", remedy="load the models on the GPU")
     if models.fingerprint != engine.key.weights:
         raise store.EngineFileError(
             engine.path,
@@ -98,9 +107,9 @@ def engine_backend(
     if problem is None:
         report = verify_engine(engine, models, progress=progress, check_cancelled=check_cancelled)
         problem = report.problem
-        store.write_json(_parity_path(engine), {**_parity_subject(engine, models.device), "report": report.to_json()})
+        _keep_parity(engine, {**_parity_subject(engine, models.device), "report": report.to_json()})
     if problem:
-        raise store.EngineFileError(engine.path, f"fails the parity gate: {problem}", remedy="use --backend torch")
+        raise store.EngineFileError(engine.path, f"fails the parity gate: {problem}", remedy="draw with torch")
     return EngineBackend(engine, models)
 
 
@@ -108,8 +117,19 @@ def _parity_path(engine: Engine) -> Path:
     return engine.path.with_suffix(".parity.json")
 
 
-def _parity_subject(engine: Engine, device: torch.device) -> dict[str, str]:
-    return {"sha256": engine.side.sha256, "executed_by": executed_by(engine, device)}
+def _parity_subject(engine: Engine, device: torch.device) -> dict[str, Any]:
+    return {
+        "sha256": engine.side.sha256,
+        "executed_by": executed_by(engine, device),
+        "limits": gate_limits(engine.key.part, engine.key.precision),
+    }
+
+
+def _keep_parity(engine: Engine, found: dict[str, Any]) -> None:
+    try:
+        store.write_json(_parity_path(engine), found)
+    except FileError as error:
+        _log.warning("the parity gate will run again at the next start: %s", error.problem)
 
 
 def _known_parity(engine: Engine, device: torch.device) -> str | None:

@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 
-from ...errors import MissingPackageError
+from ...errors import InvalidValueError, MissingPackageError
+from ...progress import Progress
 from .spec import AUTO, FLAVOURS, PORTABLE, EngineError, EngineSpec
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, all)."""
 
 _log = logging.getLogger(__name__)
 
-_INSTALL = {"tensorrt": "pip install 'tensorrt>=10'", "tensorrt_rtx": "pip install tensorrt-rtx-cu13"}
-_OLDEST_TENSORRT = 10
+_INSTALL = {"tensorrt": "pip install 'tensorrt>=10.1'", "tensorrt_rtx": "pip install tensorrt-rtx-cu13"}
+_OLDEST_TENSORRT = (10, 1)
+"""The first with sizes of device memory in 64 bits."""
 _RTX_CAPABILITIES = re.compile(r"7\.5|8\.[069]|12\.\d")
+_OLDEST_FP8 = 8.9
 _OLDEST_PORTABLE = 8.0
 _STEPS = 1000
 _KEPT_MESSAGES = 20
@@ -33,9 +33,12 @@ def load_library(flavour: str) -> Any:
     """The module of a flavour.
 
     Raises:
+        InvalidValueError: the word is no flavour; nothing is imported then.
         MissingPackageError: it is not installed.
-        EngineError: it is older than TensorRT 10, or its libraries do not load.
+        EngineError: it is older than TensorRT 10.1, or its libraries do not load.
     """
+    if flavour not in FLAVOURS:
+        raise InvalidValueError(f"flavour {flavour!r:.60}", remedy=f"choose {' or '.join(FLAVOURS)}")
     if importlib.util.find_spec(flavour) is None:
         raise MissingPackageError(flavour, needed_for=f"an engine of flavour {flavour}", install=_INSTALL[flavour])
     try:
@@ -44,7 +47,7 @@ def load_library(flavour: str) -> Any:
         raise EngineError(
             f"{flavour} does not load ({error})", remedy=f"install it again: {_INSTALL[flavour]}"
         ) from error
-    if flavour == "tensorrt" and int(library.__version__.partition(".")[0]) < _OLDEST_TENSORRT:
+    if flavour == "tensorrt" and tuple(map(int, library.__version__.split(".")[:2])) < _OLDEST_TENSORRT:
         raise EngineError(f"tensorrt {library.__version__}, too old", remedy=_INSTALL[flavour])
     return library
 
@@ -54,7 +57,7 @@ def gpu_capability() -> str | None:
     return "{}.{}".format(*torch.cuda.get_device_capability()) if torch.cuda.is_available() else None
 
 
-def misfit(flavour: str, target: str, here: str | None) -> str:
+def gpu_misfit(flavour: str, target: str, here: str | None) -> str:
     """Why a GPU can't run an engine; empty where it can.
 
     Args:
@@ -78,7 +81,8 @@ def resolve(spec: EngineSpec) -> tuple[str, str, str]:
         The flavour, "12.0" or "portable", and why the flavour.
 
     Raises:
-        EngineError: the target is not named and there is no GPU, or the flavour can't build for it here.
+        EngineError: the target is not named and there is no GPU, it has no such numbers, or the flavour can't build
+            for it here.
         MissingPackageError: neither library is installed.
     """
     here = gpu_capability()
@@ -86,9 +90,11 @@ def resolve(spec: EngineSpec) -> tuple[str, str, str]:
     if target == AUTO:
         if here is None:
             raise EngineError(
-                "no GPU to build an engine for", remedy="name one with --compute-capability, as 12.0, or portable"
+                "no GPU here, and no compute capability named", remedy="name one, such as 12.0, or portable"
             )
         target = here
+    if spec.precision == "fp8" and target != PORTABLE and float(target) < _OLDEST_FP8:
+        raise EngineError(f"fp8 for compute capability {target}", remedy=f"choose fp16, or a GPU from {_OLDEST_FP8} on")
     on_rtx = target == PORTABLE or _RTX_CAPABILITIES.fullmatch(target) is not None
     flavour, reason = spec.flavour, "asked for"
     if flavour == AUTO:
@@ -102,12 +108,12 @@ def resolve(spec: EngineSpec) -> tuple[str, str, str]:
     elif flavour == "tensorrt_rtx" and not on_rtx:
         raise EngineError(
             f"tensorrt_rtx for compute capability {target}",
-            remedy="it runs on 7.5, 8.0, 8.6, 8.9 and 12.0 on; use --flavour tensorrt",
+            remedy="it runs on 7.5, 8.0, 8.6, 8.9 and 12.0 on; choose tensorrt",
         )
     elif flavour == "tensorrt" and (here is None or target not in (here, PORTABLE)):
         raise EngineError(
             f"tensorrt for compute capability {target} on a machine with {here or 'no GPU'}",
-            remedy="build it on that GPU, or use --flavour tensorrt_rtx",
+            remedy="build it on that GPU, or choose tensorrt_rtx",
         )
     return flavour, target, reason
 

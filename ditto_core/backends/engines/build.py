@@ -11,11 +11,12 @@ from typing import Any
 
 import onnx
 
-from .bindings import Messages, Monitor, Progress
+from ...progress import Progress
+from .bindings import Messages, Monitor
 from .export import check_graph
 from .spec import PORTABLE, EngineError, EngineSpec
 
-_REPORT_IT = "try another version of the library, and report it with the log of --verbose"
+_REPORT_IT = "try another version of the library, and report it with what the log says"
 
 
 @dataclass(frozen=True, kw_only=True)

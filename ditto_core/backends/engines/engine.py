@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import logging
@@ -15,19 +16,19 @@ import torch
 from torch import nn
 
 from ...checkpoints.models import DittoModels
+from ...progress import Progress
 from . import export, store
-from .bindings import Progress, gpu_capability, load_library, misfit, resolve
+from .bindings import gpu_capability, gpu_misfit, load_library, resolve
 from .build import build_from_graph, check_target, header_problem
 from .precision import Scales, calibrate, quantise, rounded_weights
-from .runtime import EngineSession, opened
+from .runtime import EngineSession
 from .samples import PartInputs
-from .spec import EngineKey, EngineSpec, target_name, this_system
+from .spec import BUILD_IT, EngineKey, EngineSpec, target_name, this_system
 from .verify import INPUTS, ParityReport, verify_emulated, verify_session
 
 _log = logging.getLogger(__name__)
 
 _CALIBRATION_WARPS = 4
-_BUILD_IT = "build it anew with `engine build`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Engine:
     @property
     def misfit(self) -> str:
         """Why this machine can't run it; empty where it can."""
-        return misfit(self.key.flavour, self.key.spec.compute_capability, gpu_capability())
+        return gpu_misfit(self.key.flavour, self.key.spec.compute_capability, gpu_capability())
 
     def report(self) -> dict[str, Any]:
         """What it is, ready for JSON."""
@@ -109,7 +110,8 @@ def build_engine(
         folder: where engines are; made where it is absent.
         rebuild: build anew even where a fitting engine is.
         progress: called with ("weights", "graph", "calibration" or "engine", done, all).
-        check_cancelled: raises to stop; called within a second or at the library's next step.
+        check_cancelled: raises to stop; called between the stages and at the library's steps. A stage of torch's,
+            such as the graph's export, is not stopped midway.
 
     Raises:
         EngineError: there is nothing to build for, or the library refuses.
@@ -118,6 +120,10 @@ def build_engine(
     """
     key, library = engine_key(models, spec)
     path = Path(folder) / (key.stem + store.ENDING)
+    if not rebuild:
+        found, _ = _found(path, key, library)  # before the lock, for which the folder has to be writable
+        if found is not None:
+            return found
     with store.locked(path, check_cancelled):
         found, reason = _found(path, key, library)
         if found is not None and not rebuild:
@@ -150,7 +156,8 @@ def _found(path: Path, key: EngineKey, library: Any) -> tuple[Engine | None, str
     try:
         data, side = store.read_engine(path, wanted=key)
     except store.EngineFileError as error:
-        return None, f"built anew: {error.problem}" if path.exists() else "built: there was none"
+        problem = error.problem.replace(str(error.path), error.path.name, 1)
+        return None, f"built anew: {problem}" if path.exists() else "built: there was none"
     problem = header_problem(library, data)
     if problem:
         return None, f"built anew: {path.name}: {key.flavour} {key.version} finds a {problem}"
@@ -170,7 +177,7 @@ def load_engine(path: str | Path, models: DittoModels) -> Engine:
     data, side = store.read_engine(path, wanted=wanted)
     problem = header_problem(library, data)
     if problem:
-        raise store.EngineFileError(path, f"{key.flavour} {key.version} finds a {problem}", remedy=_BUILD_IT)
+        raise store.EngineFileError(path, f"{key.flavour} {key.version} finds a {problem}", remedy=BUILD_IT)
     return Engine(path=path, key=wanted, side=side, built=False, reason="found")
 
 
@@ -252,7 +259,7 @@ def verify_engine(
     reference = export.fused_module(spec, plain)
     samples = PartInputs(spec, plain, check_cancelled=check_cancelled)
     if runs:
-        with opened(open_session(engine, plain.device)) as session:
+        with contextlib.closing(open_session(engine, plain.device)) as session:
             return verify_session(
                 spec,
                 session,

@@ -157,21 +157,6 @@ def check_graph(graph: onnx.ModelProto) -> None:
             raise EngineError(f"a graph whose weight {tensor.name!r:.80} is in another file", remedy=_FRESH_BUILD)
 
 
-def read_graph(data: bytes) -> onnx.ModelProto:
-    """A graph from bytes that anyone may have written; see `check_graph`.
-
-    Raises:
-        EngineError: it is none, or has what no engine may have.
-    """
-    graph = onnx.ModelProto()
-    try:
-        graph.ParseFromString(data)
-    except Exception as error:  # protobuf's decoding error has no public name that is the same in all versions
-        raise EngineError(f"{len(data)} bytes that are no ONNX graph", remedy=_FRESH_BUILD) from error
-    check_graph(graph)
-    return graph
-
-
 def graph_identity(preset: Preset) -> str:
     """SHA-256 over the code and the sizes from which a graph follows: known without exporting it."""
     digest = hashlib.sha256(repr(sorted(preset.to_json().items())).encode())

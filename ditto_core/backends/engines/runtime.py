@@ -14,18 +14,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import InvalidValueError
-from ...files import replaced_file
-from ..cuda_graph import CapturedCall
+from ...errors import FileError, InvalidValueError
+from ..cuda_graph import CapturedCall, Turns
 from .bindings import Messages
-from .spec import EngineError, EngineSpec
+from .spec import BUILD_IT, EngineError, EngineSpec
+from .store import write_own
 
 _log = logging.getLogger(__name__)
 
 _OUTPUT = "image"
 _LARGEST_CACHE = 2**30
 _DIGEST = 32
-_BUILD_IT = "build it anew with `engine build`"
 
 
 class Cut(NamedTuple):
@@ -115,7 +114,7 @@ class EngineSession:
             if self._engine is None:
                 raise EngineError(
                     f"{library.__name__} {library.__version__} opens no such engine ({self._messages.last_error()})",
-                    remedy=_BUILD_IT,
+                    remedy=BUILD_IT,
                 )
             self._types = self._checked_types()
             # one scratch memory for all contexts: they run one after the other
@@ -124,22 +123,26 @@ class EngineSession:
             self._loose = self._new_context()
         self._captured: dict[int, _Captured] = {}
         self._lock = threading.Lock()  # contexts share their memory, and a graph has one set of inputs
+        self._turns = Turns(device)
 
     def warm_up(self, batch: int) -> None:
         """Captures a batch size in a CUDA graph. From then on, chunks of any length run in captured sizes only.
 
         Args:
             batch: faces at once; brought into the engine's range.
+
+        Raises:
+            EngineError: the library refuses, or the session is closed.
         """
         size = min(max(batch, self._spec.batch[0]), self._spec.batch[2])
-        with self._lock:
+        with self._turn():
             if size not in self._captured:
                 self._captured[size] = self._capture(size)
                 self._kernels.save()
 
     @torch.inference_mode()
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """Runs a chunk of any length on the current stream.
+        """Runs a chunk of any length on the current stream, after those of other streams.
 
         Args:
             inputs: as `EngineSpec.inputs` names them, on the device, of any floating type.
@@ -151,22 +154,28 @@ class EngineSession:
             InvalidValueError: the inputs have different numbers of rows, or none.
             EngineError: the library refuses, or the session is closed.
         """
-        if self._engine is None:
-            raise EngineError("a closed engine", remedy="open it again")
         typed = [
             value.to(self._device, self._types[name]) for name, value in zip(self._spec.inputs, inputs, strict=True)
         ]
         least, _, most = self._spec.batch
-        with self._lock:
+        with self._turn():
             return run_in_batches(typed, sorted(self._captured) or range(least, most + 1), self._run)
 
     def close(self) -> None:
         """Gives back all memory. The session can't run any more."""
-        for captured in self._captured.values():
-            captured.call.close()
-        self._captured.clear()
-        for name in ("_loose", "_kernels", "_engine", "_scratch"):
-            setattr(self, name, None)
+        with self._lock:
+            for captured in self._captured.values():
+                captured.call.close()
+            self._captured.clear()
+            for name in ("_loose", "_kernels", "_engine", "_scratch"):
+                setattr(self, name, None)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._lock, self._turns.next():
+            if self._engine is None:
+                raise EngineError("a closed engine", remedy="open it again")
+            yield
 
     def _run(self, batch: tuple[Tensor, ...]) -> Tensor:
         captured = self._captured.get(len(batch[0]))
@@ -204,7 +213,7 @@ class EngineSession:
             raise self._refusal(f"a batch of {len(output)}")
 
     def _refusal(self, what: str) -> EngineError:
-        return EngineError(f"the engine refuses {what} ({self._messages.last_error()})", remedy=_BUILD_IT)
+        return EngineError(f"the engine refuses {what} ({self._messages.last_error()})", remedy=BUILD_IT)
 
     def _new_output(self, size: int) -> Tensor:
         return torch.empty(size, *self._shape(_OUTPUT)[1:], dtype=self._types[_OUTPUT], device=self._device)
@@ -225,7 +234,7 @@ class EngineSession:
         found = {name: types.get(self._engine.get_tensor_dtype(name)) for name in names}
         known = {name: dtype for name, dtype in found.items() if dtype is not None}
         if set(known) != {*self._spec.inputs, _OUTPUT} or known != found:
-            raise EngineError(f"an engine with tensors {str(found)[:200]}", remedy=_BUILD_IT)
+            raise EngineError(f"an engine with tensors {str(found)[:200]}", remedy=BUILD_IT)
         return known
 
 
@@ -259,12 +268,14 @@ class _KernelCache:
         return self._config
 
     def save(self) -> None:
-        """Writes the kernels compiled so far."""
+        """Writes the kernels compiled so far, where the folder is writable."""
         if self._cache is None or self._file is None:
             return
         content = bytes(self._cache.serialize())
-        with replaced_file(self._file) as partial:
-            partial.write_bytes(hashlib.sha256(content).digest() + content)
+        try:
+            write_own(self._file, hashlib.sha256(content).digest() + content)
+        except FileError as error:
+            _log.warning("kernels will be compiled again at the next start: %s", error.problem)
 
 
 def _read_cache(file: Path) -> bytes | None:
@@ -276,12 +287,3 @@ def _read_cache(file: Path) -> bytes | None:
                 return content[_DIGEST:]
             _log.info("%s: damaged, kernels are compiled anew", file)
     return None
-
-
-@contextlib.contextmanager
-def opened(session: EngineSession) -> Iterator[EngineSession]:
-    """The session, closed at the end."""
-    try:
-        yield session
-    finally:
-        session.close()

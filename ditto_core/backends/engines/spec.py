@@ -18,9 +18,12 @@ ENGINE_PRECISIONS = ("fp16", "fp8")
 LARGEST_BATCH = 8
 AUTO = "auto"
 PORTABLE = "portable"
+BUILD_IT = "build it anew with `engine build`"
+"""The remedy for an engine that can't be used."""
 
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LONGEST_FIELD = 200
+_WIDEST = f"1:{LARGEST_BATCH}:{LARGEST_BATCH}"
 
 
 class EngineError(DittoError):
@@ -136,6 +139,8 @@ class EngineKey:
         Raises:
             InvalidValueError: a field is none of those allowed.
         """
+        if AUTO in (self.flavour, self.target):
+            raise InvalidValueError("engine key that leaves a choice open", remedy="build the engine anew")
         digits = re.fullmatch(r"sm(\d{1,2})(\d)", self.target)
         return EngineSpec(
             part=self.part,
@@ -151,8 +156,9 @@ class EngineKey:
 
         The library's version is not in it, so that a new version's engine takes the old one's place.
         """
-        part, most = self.part.replace("-", "_"), self.batch.rpartition(":")[2]
-        return f"{part}_{self.target}_{self.precision}_b{most}_{self.flavour}_{self.weights[:8]}"
+        part = self.part.replace("-", "_")
+        batch = str(LARGEST_BATCH) if self.batch == _WIDEST else self.batch.replace(":", "-")
+        return f"{part}_{self.target}_{self.precision}_b{batch}_{self.flavour}_{self.weights[:8]}"
 
     def difference(self, wanted: EngineKey) -> str:
         """In words, by what this engine's key differs from the wanted one; empty where it does not."""

@@ -19,8 +19,8 @@ from typing import Any
 import filelock
 
 from ...errors import FileError, InvalidValueError
-from ...files import replaced_file
-from .spec import EngineError, EngineKey
+from ...files import write_whole
+from .spec import BUILD_IT, EngineError, EngineKey
 
 ENDING = ".engine"
 LARGEST_ENGINE = 4 * 2**30
@@ -28,7 +28,6 @@ LARGEST_ENGINE = 4 * 2**30
 _FORMAT = "ditto-live engine 1"
 _LARGEST_SIDE_FILE = 100_000
 _LOCK_POLL_S = 0.2
-_BUILD_IT = "build it anew with `engine build`"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -90,8 +89,7 @@ def write_engine(
         built=datetime.date.today().isoformat(),
         network=network,
     )
-    with replaced_file(engine) as partial:
-        partial.write_bytes(data)
+    write_own(engine, data)
     write_json(side_path(engine), side.to_json())
     return side
 
@@ -103,21 +101,24 @@ def read_side(engine: Path) -> SideFile:
         EngineFileError: it is missing, damaged, or leads out of its folder.
     """
     side = side_path(engine)
+    if not engine.exists() and not side.exists():
+        raise EngineFileError(engine, "no such file", remedy=BUILD_IT)
     if not side.is_file():
-        raise EngineFileError(engine, f"has no side file {side.name}", remedy=_BUILD_IT)
+        raise EngineFileError(engine, f"has no side file {side.name}", remedy=BUILD_IT)
     values = read_json(side)
     try:
         if values.pop("format", None) != _FORMAT:
-            raise InvalidValueError("another format", remedy=_BUILD_IT)
+            raise InvalidValueError("another format", remedy=BUILD_IT)
         read = SideFile(**{**values, "key": EngineKey.from_json(values["key"])})
+        _ = read.key.spec  # refuses words that are none; the flavour names a module to import
         if not _SHA256.fullmatch(read.sha256) or not _SHA256.fullmatch(read.graph_sha256):
-            raise InvalidValueError("no SHA-256", remedy=_BUILD_IT)
+            raise InvalidValueError("no SHA-256", remedy=BUILD_IT)
         if type(read.size) is not int or not 0 < read.size <= LARGEST_ENGINE:
-            raise InvalidValueError(f"size {read.size!r:.30}", remedy=_BUILD_IT)
+            raise InvalidValueError(f"size {read.size!r:.30}", remedy=BUILD_IT)
         if not isinstance(read.built, str) or not isinstance(read.network, dict):
-            raise InvalidValueError("fields of another kind", remedy=_BUILD_IT)
+            raise InvalidValueError("fields of another kind", remedy=BUILD_IT)
     except (InvalidValueError, TypeError, KeyError, AttributeError) as error:
-        raise EngineFileError(side, f"is no side file of an engine ({error})", remedy=_BUILD_IT) from error
+        raise EngineFileError(side, f"is no side file of an engine ({error})", remedy=BUILD_IT) from error
     return read
 
 
@@ -130,19 +131,17 @@ def read_engine(engine: Path, *, wanted: EngineKey) -> tuple[bytes, SideFile]:
     side = read_side(engine)
     difference = side.key.difference(wanted)
     if difference:
-        raise EngineFileError(engine, difference, remedy=_BUILD_IT)
+        raise EngineFileError(engine, difference, remedy=BUILD_IT)
     if not engine.is_file():
-        raise EngineFileError(engine, "is no file", remedy=_BUILD_IT)
+        raise EngineFileError(engine, "is no file", remedy=BUILD_IT)
     if engine.resolve().parent != engine.parent.resolve():
-        raise EngineFileError(engine, "leads out of its folder", remedy=_BUILD_IT)
+        raise EngineFileError(engine, "leads out of its folder", remedy=BUILD_IT)
     versions = f"made by {side.key.flavour} {side.key.version}, and {wanted.flavour} {wanted.version} is loaded"
     if engine.stat().st_size != side.size:
-        raise EngineFileError(
-            engine, f"has {engine.stat().st_size} bytes of {side.size} ({versions})", remedy=_BUILD_IT
-        )
+        raise EngineFileError(engine, f"has {engine.stat().st_size} bytes of {side.size} ({versions})", remedy=BUILD_IT)
     data = engine.read_bytes()
     if hashlib.sha256(data).hexdigest() != side.sha256:
-        raise EngineFileError(engine, f"is damaged: its SHA-256 is not its side file's ({versions})", remedy=_BUILD_IT)
+        raise EngineFileError(engine, f"is damaged: its SHA-256 is not its side file's ({versions})", remedy=BUILD_IT)
     return data, side
 
 
@@ -178,9 +177,22 @@ def locked(engine: Path, check_cancelled: Callable[[], None] | None = None) -> I
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Writes a small JSON file, whole or not at all."""
-    with replaced_file(path) as partial:
-        partial.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    """Writes a small JSON file, whole or not at all; see `write_own`."""
+    write_own(path, (json.dumps(values, indent=1) + "\n").encode())
+
+
+def write_own(path: Path, data: bytes) -> None:
+    """Writes a file of the engine folder, whole or not at all, in the place of a link too: no link is ever read.
+
+    Raises:
+        FileError: it can't be written.
+    """
+    try:
+        if path.is_symlink():
+            path.unlink()
+    except OSError as error:
+        raise FileError(path, f"can't be written ({error.strerror})", remedy="remove the link") from error
+    write_whole(path, data)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -190,7 +202,7 @@ def read_json(path: Path) -> dict[str, Any]:
         EngineFileError: it is too large, leads out of its folder, or is none.
     """
     if path.resolve().parent != path.parent.resolve():
-        raise EngineFileError(path, "leads out of its folder", remedy=_BUILD_IT)
+        raise EngineFileError(path, "leads out of its folder", remedy=BUILD_IT)
     try:
         if path.stat().st_size > _LARGEST_SIDE_FILE:
             raise ValueError(f"more than {_LARGEST_SIDE_FILE} bytes")
@@ -198,5 +210,5 @@ def read_json(path: Path) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise ValueError("no object")
     except (OSError, ValueError, RecursionError) as error:
-        raise EngineFileError(path, f"is no readable JSON file ({error})", remedy=_BUILD_IT) from error
+        raise EngineFileError(path, f"is no readable JSON file ({error})", remedy=BUILD_IT) from error
     return values

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import MissingPackageError
-from .bindings import Progress
+from ...progress import Progress
 from .precision import Scales, emulated, widen
 from .samples import PartInputs
 from .spec import EngineSpec
@@ -103,17 +103,22 @@ class ParityReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report, ready for JSON."""
-        cosine, psnr = _LIMITS[self.part, self.precision]
         return {
             "passed": self.passed,
             "problem": self.problem,
             "inputs": self.inputs,
             "worst": self.worst.to_json(),
             "figures": {kind: figures.to_json() for kind, figures in self.figures.items()},
-            "limits": {"cosine": cosine, "psnr": psnr, "graph_error": LARGEST_GRAPH_ERROR},
+            "limits": gate_limits(self.part, self.precision),
             "graph_error": self.graph_error,
             "executed_by": self.executed_by,
         }
+
+
+def gate_limits(part: str, precision: str) -> dict[str, float]:
+    """What an engine has to reach: least cosine and PSNR in dB, and largest graph error."""
+    cosine, psnr = _LIMITS[part, precision]
+    return {"cosine": cosine, "psnr": psnr, "graph_error": LARGEST_GRAPH_ERROR}
 
 
 def verify_session(
