@@ -9,9 +9,10 @@ from comfy_api.latest import io
 from ..ditto_core.avatar import Avatar, CropRequest, analysis_for, register
 from ..ditto_core.errors import InvalidValueError
 from . import host, media, paths
-from .types import CATEGORY, AvatarType, Models, ModelsType, choices_problem
+from .types import CATEGORY, AvatarType, Models, ModelsType, check_choices, verdict
 
 _CROPS = ("auto", "full", "box")
+_EYES_NEUTRAL = "eyes not measured: neutral values stand for them"
 
 
 class DittoRegisterAvatar(io.ComfyNode):
@@ -44,7 +45,7 @@ class DittoRegisterAvatar(io.ComfyNode):
                     default=0,
                     min=0,
                     max=63,
-                    tooltip="With auto: which face, counted from 0, the largest.",
+                    tooltip="With auto and detectors: which face, counted from 0, the largest. Else 0.",
                 ),
                 io.Float.Input(
                     "box_x",
@@ -80,12 +81,13 @@ class DittoRegisterAvatar(io.ComfyNode):
                 ),
             ],
             outputs=[AvatarType.Output(display_name="avatar", tooltip="The presenter.")],
+            hidden=[io.Hidden.unique_id],
         )
 
     @classmethod
-    def validate_inputs(cls, crop: str) -> bool | str:
+    def validate_inputs(cls, crop: str | None) -> bool | str:
         """Checks the word."""
-        return choices_problem({"crop": (crop, _CROPS)}) or True
+        return verdict(_check_crop, crop)
 
     @classmethod
     def execute(
@@ -99,9 +101,23 @@ class DittoRegisterAvatar(io.ComfyNode):
         box_size: float,
         box_degrees: float,
     ) -> io.NodeOutput:
-        """Registers."""
-        box = (box_x, box_y, box_size, box_degrees) if crop == "box" else None
-        return io.NodeOutput(registered(models, media.presenter_of(image), CropRequest(mode=crop, box=box), face))
+        """Registers, and says on the node where the eyes could not be measured."""
+        _check_crop(crop)
+        request = CropRequest(mode=crop, box=(box_x, box_y, box_size, box_degrees) if crop == "box" else None)
+        source = media.presenter_of(image)
+        host.bring_in(models)
+        avatar = register(
+            source,
+            models.networks,
+            analysis=analysis_for(models.networks, request),
+            crop=request,
+            face=face,
+            progress=host.show_progress,
+            check_cancelled=host.check_interrupted,
+        )
+        if not avatar.eyes_measured:
+            host.say_on_node(_EYES_NEUTRAL, cls.hidden.unique_id)
+        return io.NodeOutput(avatar)
 
 
 class DittoSaveAvatar(io.ComfyNode):
@@ -133,9 +149,9 @@ class DittoSaveAvatar(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, filename_prefix: str) -> bool | str:
+    def validate_inputs(cls, filename_prefix: str | None) -> bool | str:
         """Checks that the file lies below the output folder."""
-        return prefix_problem(filename_prefix) or True
+        return verdict(host.check_prefix, filename_prefix)
 
     @classmethod
     def execute(cls, avatar: Avatar, filename_prefix: str) -> io.NodeOutput:
@@ -172,17 +188,12 @@ class DittoLoadAvatar(io.ComfyNode):
     @classmethod
     def validate_inputs(cls, file: str | None) -> bool | str:
         """Checks that the file is there, and where it may be."""
-        try:
-            if file is not None:
-                host.avatar_file(file)
-        except InvalidValueError as error:
-            return str(error)
-        return True
+        return verdict(host.avatar_file, file)
 
     @classmethod
-    def fingerprint_inputs(cls, file: str | None, **_: Any) -> str:
-        """Changes with the file."""
-        return "" if file is None else paths.state([host.avatar_file(file)])
+    def fingerprint_inputs(cls, file: str | None, **_: Any) -> str | float:
+        """Changes with the file; always, where a link brings its name."""
+        return float("nan") if file is None else paths.state([host.avatar_file(file)])
 
     @classmethod
     def execute(cls, models: Models, file: str) -> io.NodeOutput:
@@ -190,18 +201,8 @@ class DittoLoadAvatar(io.ComfyNode):
         return io.NodeOutput(Avatar.load(host.avatar_file(file), models=models.networks.fingerprint))
 
 
-def registered(models: Models, source: Any, crop: CropRequest, face: int = 0) -> Avatar:
-    """Registers a presenter with progress on the running node."""
-    host.bring_in(models)
-    return register(
-        source,
-        models.networks,
-        analysis=analysis_for(models.networks, crop),
-        crop=crop,
-        face=face,
-        progress=host.show_progress,
-        check_cancelled=host.check_interrupted,
-    )
+def _check_crop(word: str) -> None:
+    check_choices({"crop": (word, _CROPS)})
 
 
 def prefix_problem(prefix: str | None) -> str | None:

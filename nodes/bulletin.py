@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from comfy_api.latest import io
 
-from ..ditto_core.avatar import Avatar, CropRequest
-from ..ditto_core.errors import DittoError
+from ..ditto_core.avatar import open_avatar
+from ..ditto_core.errors import InvalidValueError
 from ..ditto_core.motion.conditions import Emotion
-from ..ditto_core.pipeline.segments import Segment, read_segments, segment_at
+from ..ditto_core.pipeline.segments import BulletinRow, read_bulletin, row_at
 from . import host, media, paths
-from .avatar import registered
-from .types import CATEGORY, AvatarType, EmotionType, Models, ModelsType
+from .types import CATEGORY, AvatarType, EmotionType, Models, ModelsType, verdict
 
 _EXAMPLE = "example (bundled)"
-_SAVED_AVATAR = ".safetensors"
 
 
 class DittoBulletinSegment(io.ComfyNode):
@@ -60,57 +59,79 @@ class DittoBulletinSegment(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, segments: str | None, index: int | None) -> bool | str:
-        """Checks the table, and that the segment's files are there.
+    def validate_inputs(cls, segments: str | None) -> bool | str:
+        """Checks the whole table, and that all files that it names are there.
 
-        An index past its end is an error of `execute`: what is refused here, ComfyUI says once for each input.
+        An index past its end is an error of `execute`.
         """
-        if segments is None or index is None:
-            return True
-        try:
-            for segment in read_segments(_table(segments))[index : index + 1]:
-                _file(segments, segment.avatar)
-                _file(segments, segment.speech)
-        except DittoError as error:
-            return str(error)
-        return True
+        return verdict(_bulletin, segments)
 
     @classmethod
-    def fingerprint_inputs(cls, segments: str | None, index: int | None, **_: Any) -> str:
-        """Changes with the table and the segment's files."""
-        if segments is None or index is None:
-            return ""
-        files = [_table(segments)]
-        for segment in read_segments(files[0])[index : index + 1]:
-            files += [_file(segments, segment.avatar), _file(segments, segment.speech)]
-        return paths.state(files)
+    def fingerprint_inputs(cls, segments: str | None, index: int | None, **_: Any) -> str | float:
+        """Changes with the table and the segment's files; always, where a link brings the table's name."""
+        if segments is None:
+            return float("nan")
+        table = _bulletin(segments)
+        files = table.files if index is None else table.files[index : index + 1]
+        return paths.state([table.path, *(file for pair in files for file in pair)])
 
     @classmethod
     def execute(cls, models: Models, segments: str, index: int) -> io.NodeOutput:
         """Reads the row and its files."""
-        table = read_segments(_table(segments))
-        segment = segment_at(table, index)
+        table = _bulletin(segments)
+        row = row_at(table.rows, index)
+        avatar, speech = table.files[index]
+        host.bring_in(models)
+        presenter = open_avatar(
+            avatar,
+            models.networks,
+            crop=row.crop,
+            progress=host.show_progress,
+            check_cancelled=host.check_interrupted,
+        )
         return io.NodeOutput(
-            _presenter(models, segments, segment),
-            media.audio_of_file(_file(segments, segment.speech)),
-            Emotion.of(segment.emotion),
-            f"{Path(segments).stem if segments != _EXAMPLE else 'bulletin'}/{segment.name}",
+            presenter,
+            media.audio_of_file(speech),
+            Emotion.of(row.emotion),
+            f"{table.path.stem}/{row.name}",
             index,
-            len(table),
+            len(table.rows),
         )
 
 
-def _table(name: str) -> Path:
-    return media.BUNDLED / "bulletin.csv" if name == _EXAMPLE else host.input_file(name)
+@dataclass(frozen=True, kw_only=True)
+class _Bulletin:
+    """A table whose files are all there.
+
+    Attributes:
+        path: of the table.
+        rows: its segments.
+        files: the avatar and the speech of each.
+    """
+
+    path: Path
+    rows: tuple[BulletinRow, ...]
+    files: tuple[tuple[Path, Path], ...]
 
 
-def _file(segments: str, name: str) -> Path:
-    """A file that a table names."""
-    return paths.existing(media.BUNDLED, name) if segments == _EXAMPLE else host.input_file(name)
+def _bulletin(segments: str) -> _Bulletin:
+    """Reads a table.
 
-
-def _presenter(models: Models, segments: str, segment: Segment) -> Avatar:
-    path = _file(segments, segment.avatar)
-    if path.suffix == _SAVED_AVATAR:
-        return Avatar.load(path, models=models.networks.fingerprint)
-    return registered(models, path, CropRequest.parse(segment.crop))
+    Raises:
+        FileError: it can't be used.
+        InvalidValueError: it is not there, or a file that it names.
+    """
+    is_example = segments == _EXAMPLE
+    path = media.BUNDLED / "bulletin.csv" if is_example else host.input_file(segments)
+    rows = read_bulletin(path)
+    files = []
+    for number, row in enumerate(rows, 1):
+        try:
+            avatar, speech = (
+                paths.existing(media.BUNDLED, name) if is_example else host.input_file(name)
+                for name in (row.avatar, row.speech)
+            )
+        except InvalidValueError as error:
+            raise InvalidValueError(f"segment {number}: {error.problem}", remedy=error.remedy) from error
+        files.append((avatar, speech))
+    return _Bulletin(path=path, rows=rows, files=tuple(files))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import io
 
 from . import media
-from .types import CATEGORY, choices_problem
+from .types import CATEGORY, check_choices, verdict
 
 _PRESENTERS = {"presenter": "presenter.png"}
 _SENTENCES = {"news": "news.wav"}
@@ -36,16 +36,14 @@ class DittoExample(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, presenter: str, sentence: str) -> bool | str:
-        """Checks the words."""
-        problem = choices_problem(
-            {"presenter": (presenter, list(_PRESENTERS)), "sentence": (sentence, list(_SENTENCES))}
-        )
-        return problem or True
+    def validate_inputs(cls, sentence: str | None) -> bool | str:
+        """Checks the word."""
+        return verdict(lambda word: check_choices({"sentence": (word, list(_SENTENCES))}), sentence)
 
     @classmethod
     def execute(cls, presenter: str, sentence: str) -> io.NodeOutput:
         """Reads the files."""
+        check_choices({"presenter": (presenter, list(_PRESENTERS)), "sentence": (sentence, list(_SENTENCES))})
         return io.NodeOutput(
             media.image_of_file(media.BUNDLED / _PRESENTERS[presenter]),
             media.audio_of_file(media.BUNDLED / _SENTENCES[sentence]),

@@ -7,7 +7,7 @@ from typing import Any
 from comfy_api.latest import io
 
 from . import host, paths
-from .types import CATEGORY, ModelsType, choices_problem
+from .types import CATEGORY, ModelsType, check_choices, verdict
 
 
 class LoadDittoModels(io.ComfyNode):
@@ -40,30 +40,25 @@ class LoadDittoModels(io.ComfyNode):
                     "precision",
                     options=list(host.PRECISION_WORDS),
                     default="auto",
-                    tooltip="Type of the networks that draw. auto is fp16 on a GPU and fp32 on a CPU.",
+                    tooltip="Type of the networks that draw. auto is fp16 on a GPU; on a CPU it is "
+                    "bf16 where the processor multiplies that itself, else fp32.",
                 ),
             ],
             outputs=[ModelsType.Output(display_name="models", tooltip="To every other Ditto node.")],
         )
 
     @classmethod
-    def validate_inputs(cls, models: str, device: str, precision: str) -> bool | str:
-        """Checks the words."""
-        problem = choices_problem(
-            {
-                "models": (models, host.model_names()),
-                "device": (device, host.DEVICES),
-                "precision": (precision, host.PRECISION_WORDS),
-            }
-        )
-        return problem or True
+    def validate_inputs(cls, models: str | None) -> bool | str:
+        """Checks that the folder is there."""
+        return verdict(host.model_folder, models)
 
     @classmethod
-    def fingerprint_inputs(cls, models: str | None, **_: Any) -> str:
-        """Changes with the files of the folder."""
-        return "" if models is None else paths.state([host.model_folder(models)])
+    def fingerprint_inputs(cls, models: str | None, **_: Any) -> str | float:
+        """Changes with the files of the folder; always, where a link brings its name."""
+        return float("nan") if models is None else paths.state([host.model_folder(models)])
 
     @classmethod
     def execute(cls, models: str, device: str, precision: str) -> io.NodeOutput:
         """Loads."""
+        check_choices({"device": (device, host.DEVICES), "precision": (precision, host.PRECISION_WORDS)})
         return io.NodeOutput(host.load(models, device, precision))

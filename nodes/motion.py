@@ -7,7 +7,6 @@ from typing import Any
 from comfy_api.latest import io
 
 from ..ditto_core.avatar import Avatar
-from ..ditto_core.errors import DittoError
 from ..ditto_core.motion.conditions import EMOTIONS, Emotion
 from ..ditto_core.motion.diffusion import GUIDANCE
 from ..ditto_core.motion.readings import read_motion
@@ -26,7 +25,8 @@ from .types import (
     ModelsType,
     Motion,
     MotionType,
-    choices_problem,
+    check_choices,
+    verdict,
 )
 
 _LARGEST_SEED = 0xFFFF_FFFF_FFFF_FFFF
@@ -98,9 +98,9 @@ class DittoAudioToMotion(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, emotion: str) -> bool | str:
+    def validate_inputs(cls, emotion: str | None) -> bool | str:
         """Checks the word."""
-        return choices_problem({"emotion": (emotion, EMOTIONS)}) or True
+        return verdict(lambda word: check_choices({"emotion": (word, EMOTIONS)}), emotion)
 
     @classmethod
     def execute(
@@ -160,18 +160,15 @@ class DittoEmotionSchedule(io.ComfyNode):
                     tooltip="Seconds over which each emotion passes to the next.",
                 ),
             ],
-            outputs=[EmotionType.Output(display_name="emotion_schedule", tooltip="To Ditto Audio to Motion.")],
+            outputs=[
+                EmotionType.Output(display_name="emotion_schedule", tooltip="To Ditto Audio to Motion or Ditto Stream.")
+            ],
         )
 
     @classmethod
-    def validate_inputs(cls, schedule: str | None, fade: float | None) -> bool | str:
-        """Reads the schedule."""
-        try:
-            if schedule is not None and fade is not None:
-                read_schedule(schedule, fade=fade)
-        except DittoError as error:
-            return str(error)
-        return True
+    def validate_inputs(cls, schedule: str | None) -> bool | str:
+        """Reads the schedule; that its lines leave room for the fade is an error of `execute`."""
+        return verdict(read_schedule, schedule)
 
     @classmethod
     def execute(cls, schedule: str, fade: float) -> io.NodeOutput:
@@ -251,12 +248,13 @@ class DittoControls(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, blink: str) -> bool | str:
+    def validate_inputs(cls, blink: str | None) -> bool | str:
         """Checks the word."""
-        return choices_problem({"blink": (blink, _BLINKS)}) or True
+        return verdict(lambda word: check_choices({"blink": (word, _BLINKS)}), blink)
 
     @classmethod
     def execute(cls, blink: str, vad: bool, controls: ControlSettings | None = None, **numbers: float) -> io.NodeOutput:
         """Adds these settings to those before."""
+        check_choices({"blink": (blink, _BLINKS)})
         settings = ControlSettings(blinks=blink == "as driven", rest_in_pauses=vad, **numbers)
         return io.NodeOutput(settings if controls is None else controls.then(settings))

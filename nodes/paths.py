@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path, PureWindowsPath
 
 from ..ditto_core.errors import InvalidValueError
 
 _LONGEST_NAME = 500
+_LONGEST_PART = 200
+"""Bytes; file systems allow 255, and numbers and endings are still to come."""
 
 
 def inside(folder: str | Path, name: str) -> Path:
@@ -19,9 +22,15 @@ def inside(folder: str | Path, name: str) -> Path:
         name: relative, with parts joined by /.
 
     Raises:
-        InvalidValueError: the name is empty, absolute, or leads out of the folder, by `..` or by a link.
+        InvalidValueError: the name is empty, too long, absolute, or leads out of the folder, by `..` or by a link.
     """
+    if not isinstance(name, str):
+        raise _outside(repr(name))
     parts = Path(name).parts
+    if any(len(os.fsencode(part)) > _LONGEST_PART for part in parts):
+        raise InvalidValueError(
+            f"file name {name[:_LONGEST_NAME]!r}", remedy=f"use at most {_LONGEST_PART} bytes for each file and folder"
+        )
     if not name.strip() or len(name) > _LONGEST_NAME or "\0" in name or Path(name).is_absolute() or ".." in parts:
         raise _outside(name)
     if "\\" in name or PureWindowsPath(name).drive:  # refused on every system alike

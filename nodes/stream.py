@@ -24,7 +24,8 @@ from .types import (
     Models,
     ModelsType,
     VideoFrames,
-    choices_problem,
+    check_choices,
+    verdict,
 )
 
 _CHUNKS = ("4", "8", "16", "25")
@@ -41,7 +42,7 @@ class DittoStreamChunked(io.ComfyNode):
             node_id="DittoStreamChunked",
             display_name="Ditto Stream",
             category=CATEGORY,
-            description="Stands for Ditto Audio to Motion and Ditto Render: makes motion in small chunks, as a live "
+            description="Replaces Ditto Audio to Motion and Ditto Render: makes motion in small chunks, as a live "
             "stream does. Speech, motion and pictures are made at once when a writer pulls the frames, so that the "
             "first frames are there long before the last motion.",
             inputs=[
@@ -63,10 +64,9 @@ class DittoStreamChunked(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, emotion: str, chunk: Any) -> bool | str:
-        """Checks the words."""
-        word = None if chunk is None else str(chunk)
-        return choices_problem({"emotion": (emotion, EMOTIONS), "chunk": (word, _CHUNKS)}) or True
+    def validate_inputs(cls, chunk: Any) -> bool | str:
+        """Checks the word."""
+        return verdict(lambda word: check_choices({"chunk": (str(word), _CHUNKS)}), chunk)
 
     @classmethod
     def execute(
@@ -84,6 +84,7 @@ class DittoStreamChunked(io.ComfyNode):
         emotion_schedule: Emotion | None = None,
     ) -> io.NodeOutput:
         """Puts the parts together."""
+        check_choices({"emotion": (emotion, EMOTIONS), "chunk": (str(chunk), _CHUNKS)})
         backend, needed = chosen_backend(models, engine)
         sound = media.sound_of(audio)
         plan = named_plan(_PLAN, chunk=int(chunk))
@@ -100,7 +101,7 @@ class DittoStreamChunked(io.ComfyNode):
         )
         milliseconds = plan.look_ahead * 1000 // SAMPLE_RATE
         host.say_on_node(
-            f"{_PLAN}, chunks of {chunk}: live sound would be {milliseconds} ms ahead of its frame",
+            f"{_PLAN}, chunks of {chunk}: {milliseconds} ms of sound must have arrived before its frame can be drawn",
             cls.hidden.unique_id,
         )
         return io.NodeOutput(VideoFrames(recipe=frames, models=needed, sound=sound))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from comfy_api.latest import io
 
 from ..ditto_core.backends import RenderBackend
 from ..ditto_core.checkpoints import DittoModels
-from ..ditto_core.errors import InvalidValueError
+from ..ditto_core.errors import DittoError, InvalidValueError
 from ..ditto_core.motion.track import MotionTrack
 from ..ditto_core.pipeline.frames import FrameRecipe
 from ..ditto_core.speech import Sound, SpeechEncoder
@@ -84,13 +84,42 @@ class VideoFrames:
     sound: Sound
 
 
-def choices_problem(choices: dict[str, tuple[Any, Sequence[Any]]]) -> str | None:
-    """The first value that is none of its choices, in words; ComfyUI does not check V3 combos.
+def check_choices(choices: Mapping[str, tuple[Any, Sequence[Any]]]) -> None:
+    """Checks words, which ComfyUI does not do for V3 combos.
 
     Args:
-        choices: by input: the value, None where it comes by a link, and what it may be.
+        choices: by input: the value, and what it may be.
+
+    Raises:
+        InvalidValueError: the first value that is none of its choices.
     """
     for name, (value, allowed) in choices.items():
-        if value is not None and value not in allowed:
-            return str(InvalidValueError(f"{name} {value!r}", remedy=f"choose {', '.join(map(str, allowed))}"))
+        if value not in allowed:
+            raise InvalidValueError(f"{name} {value!r}", remedy=f"choose {', '.join(map(str, allowed))}")
+
+
+def verdict(check: Callable[[Any], object], value: Any) -> bool | str:
+    """What `validate_inputs` answers about the one input that it names: True, or what is wrong, in words.
+
+    ComfyUI repeats the answer for each input that `validate_inputs` names. The others are checked by `execute`.
+
+    Args:
+        check: raises DittoError where the value can't be used.
+        value: None where it comes by a link; a list where ComfyUI itself has found it to be none.
+    """
+    if value is None or isinstance(value, list):
+        return True
+    try:
+        check(value)
+    except DittoError as error:
+        return str(error)
+    return True
+
+
+def choices_problem(choices: Mapping[str, tuple[Any, Sequence[Any]]]) -> str | None:
+    """As `check_choices`, in words; a value of None comes by a link."""
+    try:
+        check_choices({name: choice for name, choice in choices.items() if choice[0] is not None})
+    except InvalidValueError as error:
+        return str(error)
     return None

@@ -3,7 +3,7 @@
 from .analysis import FaceAnalysis, OnnxFaceAnalysis
 from .avatar import Avatar
 from .crop import CropRequest
-from .register import analysis_for, register
+from .register import analysis_for, open_avatar, register
 from .source import FrameSource
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "FrameSource",
     "OnnxFaceAnalysis",
     "analysis_for",
+    "open_avatar",
     "register",
 ]

@@ -56,7 +56,7 @@ class MissingDetectorsError(FileError):
             source,
             f"faces can't be found without {', '.join(self.missing)} "
             "(MediaPipe's .task file is not read, blaze_face.onnx and face_mesh.onnx stand for it)",
-            remedy="download them, or say where the face is with --crop X,Y,SIZE[,DEGREES] or --crop full",
+            remedy="download them, or say where the face is: a box, or the full picture as the crop",
         )
 
 

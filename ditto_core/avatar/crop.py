@@ -14,6 +14,8 @@ CROP_SIZE = 512
 """Pixels of the square that the face is cut to, and that rendered faces fill."""
 
 _MIN_BOX = 32
+_AS_TEXT = "give 'auto', 'full' or X,Y,SIZE[,DEGREES] in pixels of the picture"
+_AS_BOX = f"give the left edge, the top edge and the side of a square, {_MIN_BOX} pixels at least, round the face"
 _EYES_AND_LIPS = {
     106: ([33, 35, 40, 39], [87, 89, 94, 93], [52, 61]),
     203: ([0, 6, 12, 18], [24, 30, 36, 42], [48, 66]),
@@ -86,9 +88,9 @@ class CropRequest:
         try:
             numbers = [float(part) for part in word.split(",")]
         except ValueError:
-            raise _bad_crop(repr(text)) from None
+            raise _bad_crop(repr(text), _AS_TEXT) from None
         if len(numbers) not in (3, 4):
-            raise _bad_crop(repr(text))
+            raise _bad_crop(repr(text), _AS_TEXT)
         left, top, size, degrees = (*numbers, 0.0)[:4]
         return cls(mode="box", box=(left, top, size, degrees))
 
@@ -203,7 +205,5 @@ def _similarity(linear: NDArray[np.floating], shift: NDArray[np.floating]) -> ND
     return matrix
 
 
-def _bad_crop(problem: str) -> InvalidValueError:
-    return InvalidValueError(
-        f"crop: {problem}", remedy="give 'auto', 'full' or X,Y,SIZE[,DEGREES] in pixels of the picture"
-    )
+def _bad_crop(problem: str, remedy: str = _AS_BOX) -> InvalidValueError:
+    return InvalidValueError(f"crop: {problem}", remedy=remedy)

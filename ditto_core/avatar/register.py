@@ -41,12 +41,14 @@ from .warp import halve
 
 _log = logging.getLogger(__name__)
 
+AVATAR_ENDING = ".safetensors"
+"""Of files that `Avatar.save` wrote."""
 MIN_FACE = 32
 """Pixels of the longer side of the smallest face that is accepted, in the working picture."""
 _MIN_INSIDE = 0.75
 """Share of the 203 landmarks that must lie inside the picture."""
 _BATCH = 8
-_OTHER_PICTURE = "use another picture, or say where the face is with --crop X,Y,SIZE[,DEGREES] or --crop full"
+_OTHER_PICTURE = "use another picture, or say where the face is: a box, or the full picture as the crop"
 
 
 class FaceError(DittoError):
@@ -101,7 +103,7 @@ def register(
         analysis: how faces are found; see `analysis_for`. Without it, `auto` means the preset's own framing
             where it has one, and the eyes have the preset's neutral values.
         crop: where the face is; None means `auto`.
-        face: which face, counted from 0 by falling size.
+        face: which face, counted from 0 by falling size; 0 where none are looked for.
         framing: how the crop lies round the landmarks.
         frames: how many frames of a video to use, from the first on; None uses all.
         smoothing: frames of the centred mean over a video's motion parameters.
@@ -121,6 +123,9 @@ def register(
     defaults = preset_defaults(models.preset)
     if crop.mode == "auto" and analysis is None and defaults.framing is None:
         raise MissingDetectorsError(models.source, models.folder)
+    if face and (crop.mode != "auto" or analysis is None):
+        given = f"crop {crop.mode}" if crop.mode != "auto" else "models without face detectors"
+        raise InvalidValueError(f"face {face} with {given}, where no faces are looked for", remedy="leave it at 0")
     pictures, scale = _open(source, frames, check_cancelled)
     if crop.mode == "auto" and analysis is not None:
         matrices: Iterable[NDArray[np.float64]] = _followed(pictures, analysis, face, framing)
@@ -145,7 +150,9 @@ def register(
             motion.append(_extract(models.motion_extractor, crops[position // _BATCH * _BATCH : position + 1]))
             if progress is not None:
                 progress(position + 1, len(pictures))
-    if eyes.missed:
+    if analysis is None and defaults.framing is None:
+        _log.warning("the eyes have neutral values: without the face detectors they can't be measured")
+    elif eyes.missed:
         _log.warning("the eyes could not be read in %d of %d frames", eyes.missed, len(pictures))
     raw = MotionParameters(*(torch.cat(parts) for parts in zip(*motion, strict=True)))
     return Avatar(
@@ -176,8 +183,51 @@ def analysis_for(models: Models, crop: CropRequest) -> OnnxFaceAnalysis | None:
     except MissingPackageError as error:
         if crop.mode == "auto":
             raise
-        _log.warning("%s The eyes have neutral values.", error)
+        _log.warning("%s", error)
         return None
+
+
+def open_avatar(
+    source: str | Path,
+    models: Models,
+    *,
+    crop: CropRequest | None = None,
+    face: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    check_cancelled: Callable[[], None] | None = None,
+) -> Avatar:
+    """The avatar of a file: a saved one is read, a picture or a video is registered.
+
+    Args:
+        source: a file of `Avatar.save`, ending in .safetensors; else see `register`.
+        models: see `register`.
+        crop: see `register`; a saved avatar has its own.
+        face: see `register`; a saved avatar has its own.
+        progress: see `register`.
+        check_cancelled: see `register`.
+
+    Raises:
+        InvalidValueError: a crop or a face for a saved avatar; see `register`.
+        AvatarFileError: see `Avatar.load`.
+        DittoError: see `analysis_for` and `register`.
+    """
+    crop = crop or CropRequest()
+    if Path(source).suffix.lower() == AVATAR_ENDING:
+        if face or crop.mode != "auto":
+            given = f"face {face}" if face else f"crop {crop.mode}"
+            raise InvalidValueError(
+                f"{given} with a saved presenter, which has its own", remedy="leave it out, or name the picture"
+            )
+        return Avatar.load(source, models=models.fingerprint)
+    return register(
+        source,
+        models,
+        analysis=analysis_for(models, crop),
+        crop=crop,
+        face=face,
+        progress=progress,
+        check_cancelled=check_cancelled,
+    )
 
 
 def _open(

@@ -104,7 +104,7 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _check_metadata(path: Path, metadata: Mapping[str, str]) -> None:
     if metadata.get("format") != FORMAT:
-        raise AvatarFileError(path, "not an avatar file", remedy="choose a file that `Avatar.save` wrote")
+        raise AvatarFileError(path, "not an avatar file", remedy="choose a saved presenter")
     if metadata.get("version") != VERSION:
         raise AvatarFileError(
             path, f"avatar format {metadata.get('version')}, this version reads {VERSION}", remedy=_REMEDY

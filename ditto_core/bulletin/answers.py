@@ -181,4 +181,4 @@ def _error_in(messages: object, workflow: Workflow) -> str:
 
 
 def _strange(what: str, found: str) -> ServerAnswerError:
-    return ServerAnswerError(f"the server's answer to {what} has {found}", remedy="check that --server is a ComfyUI")
+    return ServerAnswerError(f"the server's answer to {what} has {found}", remedy="check that it is a ComfyUI")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 import uuid
@@ -16,11 +17,12 @@ from .answers import local_names
 from .errors import ManifestError, ServerAnswerError, ServerUnreachableError, TableError
 from .manifest import Manifest
 from .server import ComfyServer
-from .states import ENDED, SENT, Output, Progress, ResultFile, State, Step, lost, observed
+from .states import ENDED, SENT, Progress, ResultFile, State, Step, lost, observed
 from .table import Segment
 
 _LOG = logging.getLogger(__name__)
 _GONE = 404
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,26 +31,27 @@ class QueueOptions:
 
     Attributes:
         ahead: segments that the server holds at once, 1..100: one that it works on, and those that follow.
-        poll_s: seconds between looks at the server, 0.05..60.
-        patience_s: seconds that a server may be away before the run gives up (it can be resumed).
-        segment_s: seconds that the server may work on one segment.
+        poll: seconds between looks at the server, 0.05..60.
+        patience: seconds that a server may be away before the run gives up (it can be resumed).
+        segment_limit: seconds that the server may work on one segment.
         losses: how often the server may lose a segment, or break off one of its transfers, before the segment fails.
     """
 
     ahead: int = 2
-    poll_s: float = 0.5
-    patience_s: float = 900.0
-    segment_s: float = 7200.0
+    poll: float = 0.5
+    patience: float = 900.0
+    segment_limit: float = 7200.0
     losses: int = 4
 
     def __post_init__(self) -> None:
-        for name, low, high in (("ahead", 1, 100), ("poll_s", 0.05, 60), ("losses", 0, 100)):
+        for name, low, high in (("ahead", 1, 100), ("poll", 0.05, 60), ("losses", 0, 100)):
             value = getattr(self, name)
             if not low <= value <= high:
-                raise InvalidValueError(f"{name} of {value}", remedy=f"choose {low} to {high}")
-        for name in ("patience_s", "segment_s"):
-            if not getattr(self, name) >= 0:
-                raise InvalidValueError(f"{name} of {getattr(self, name)}", remedy="choose 0 or more")
+                raise InvalidValueError(f"{name} {value:g}", remedy=f"choose {low} to {high}")
+        for name in ("patience", "segment_limit"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise InvalidValueError(f"{name.replace('_', ' ')} of {value:g} seconds", remedy="choose 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +117,7 @@ def run_bulletin(
             run.wait_for_server(error)
         else:
             if run.open():
-                sleep(run.options.poll_s)
+                sleep(run.options.poll)
     return run.view()
 
 
@@ -183,12 +186,12 @@ class _Run:
         _LOG.info("waiting: %s", error.problem)
         while True:
             self._observer(self.view(away=error.problem))
-            self._sleep(self.options.poll_s)
+            self._sleep(self.options.poll)
             try:
                 self._server.check()
                 break
             except (ServerUnreachableError, ServerAnswerError):
-                if self._clock() - since >= self.options.patience_s:
+                if self._clock() - since >= self.options.patience:
                     raise error from None
         # What came back may be another server, with another input folder.
         self._uploaded.clear()
@@ -212,9 +215,9 @@ class _Run:
             self._take(key, step)
         if place is State.RUNNING:
             since = self._running_since.setdefault(progress.prompt_id, self._clock())
-            if self._clock() - since > self.options.segment_s:
+            if self._clock() - since > self.options.segment_limit:
                 self._server.cancel(progress.prompt_id)
-                self._take(key, Step(state=State.FAILED, reason=f"not ready after {self.options.segment_s:g} s"))
+                self._take(key, Step(state=State.FAILED, reason=f"not ready after {self.options.segment_limit:g} s"))
 
     def _send(self, key: str) -> None:
         segment = self._segments[key]
@@ -235,11 +238,10 @@ class _Run:
         outputs = self._progress[key].outputs
         names = local_names(self._segments[key].name, outputs)
         with self._transfer(key):
-            files = tuple(self._download(output, name) for output, name in zip(outputs, names, strict=True))
+            files = tuple(
+                self._server.download(output, self._folder / name) for output, name in zip(outputs, names, strict=True)
+            )
         self._take(key, Step(state=State.DONE, files=files))
-
-    def _download(self, output: Output, name: str) -> ResultFile:
-        return ResultFile(name=name, size=self._server.download(output, self._folder / name))
 
     def _guarded(self, key: str, act: Callable[[str], None]) -> None:
         """Does something for one segment, so that what is wrong with it stops no other one."""
@@ -276,12 +278,26 @@ class _Run:
 
     def _is_here(self, result: ResultFile) -> bool:
         path = self._folder / result.name
-        return path.is_file() and path.stat().st_size == result.size
+        if not path.is_file() or path.stat().st_size != result.size:
+            return False
+        return not result.sha256 or _digest(path) == result.sha256
 
     def _refuse_foreign_results(self) -> None:
         names = {segment.name.casefold() for segment in self._segments.values()}
         for path in sorted(self._folder.iterdir()):
             if path.name.partition(".")[0].casefold() in names:
                 raise ManifestError(
-                    path, "is there already, and not of this bulletin", remedy="name another output folder with --out"
+                    path, "is there already, and not of this bulletin", remedy="name another output folder"
                 )
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file's content, in hex; empty where it can't be read."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except OSError:
+        return ""
+    return digest.hexdigest()

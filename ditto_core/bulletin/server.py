@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import secrets
@@ -26,7 +27,7 @@ from .answers import (
     uploaded_name,
 )
 from .errors import ServerAnswerError, ServerUnreachableError
-from .states import Outcome, Output, State
+from .states import Outcome, Output, ResultFile, State
 from .table import LocalFile
 from .workflow import Workflow
 
@@ -87,7 +88,7 @@ class ComfyServer:
     def check(self) -> None:
         """Makes sure that a ComfyUI answers there."""
         if "system" not in self._ask("/system_stats"):
-            raise ServerAnswerError(f"{self.url} is no ComfyUI server", remedy="check --server")
+            raise ServerAnswerError(f"{self.url} is no ComfyUI server", remedy="check the address")
 
     def float_inputs(self, workflow: Workflow) -> frozenset[tuple[str, str]]:
         """(class, input) of each input of a workflow's nodes that takes fractions; for `Workflow.with_floats`."""
@@ -142,16 +143,20 @@ class ComfyServer:
             self._expect_ok(response, "/upload/image")
             return uploaded_name(parse_object(self._read(response, "/upload/image"), "/upload/image"))
 
-    def download(self, output: Output, target: Path) -> int:
-        """Fetches a result into a file, whole or not at all; returns its size in bytes."""
+    def download(self, output: Output, target: Path) -> ResultFile:
+        """Fetches a result into a file, whole or not at all."""
         words = {"filename": output.filename, "subfolder": output.subfolder, "type": output.type}
         with self._request("GET", f"/view?{urlencode(words)}") as response:
             self._expect_ok(response, "/view")
             if response.length is None and not response.chunked:
                 raise ServerAnswerError("the server sends a result without its length", remedy="look at its proxy")
             blocks = self._blocks(response, "/view", self._limits.result_bytes, self._limits.transfer_s)
+            size, digest = 0, hashlib.sha256()
             with replaced_file(target) as partial, partial.open("wb") as file:
-                return sum(map(file.write, blocks))
+                for block in blocks:
+                    size += file.write(block)
+                    digest.update(block)
+            return ResultFile(name=target.name, size=size, sha256=digest.hexdigest())
 
     def cancel(self, prompt_id: str) -> None:
         """Takes a prompt out of the queue, or interrupts it where it runs."""
@@ -190,7 +195,7 @@ class ComfyServer:
         except (OSError, http.client.HTTPException) as error:
             reason = printable(error) or type(error).__name__
             raise ServerUnreachableError(
-                f"{self.url} does not answer ({reason})", remedy="start ComfyUI there, or correct --server"
+                f"{self.url} does not answer ({reason})", remedy="start ComfyUI there, or correct the address"
             ) from error
 
     def _expect_ok(self, response: http.client.HTTPResponse, what: str) -> None:
@@ -228,6 +233,4 @@ class ComfyServer:
 
 
 def _too_large(what: str, most: int) -> ServerAnswerError:
-    return ServerAnswerError(
-        f"the answer to {what} is larger than {most} bytes", remedy="check that --server is a ComfyUI"
-    )
+    return ServerAnswerError(f"the answer to {what} is larger than {most} bytes", remedy="check that it is a ComfyUI")

@@ -50,10 +50,17 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFile:
-    """A result file here: its name in the output folder, and its size in bytes."""
+    """A result file here.
+
+    Attributes:
+        name: in the output folder.
+        size: in bytes.
+        sha256: of its content, in hex; empty in manifests that were written before it was kept.
+    """
 
     name: str
     size: int
+    sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ from typing import Any
 
 from ..errors import InvalidValueError
 from .errors import TableError
+from .names import check_name
 from .workflow import Place, Scalar, Workflow
 
 NAME_COLUMN = "name"
 MOST_SEGMENTS = 10_000
 _MOST_BYTES = 1 << 24
-_NAME = re.compile(r"[\w-][\w -]{0,98}[\w-]|[\w-]")
 _LARGEST_FILE = 1 << 30
 
 
@@ -129,10 +129,10 @@ def read_segments(path: Path, workflow: Workflow) -> tuple[Segment, ...]:
             except InvalidValueError as error:
                 raise _wrong(path, line, f"{header[i]}: {error.problem}", error.remedy) from error
         name = (cells[header.index(NAME_COLUMN)].strip() if NAME_COLUMN in header else "") or f"{number:03d}"
-        if not _NAME.fullmatch(name):
-            raise _wrong(path, line, f"name '{name}'", "use 1 to 100 letters, digits, spaces, '-' and '_'")
-        if name.casefold() in segments:
-            raise _wrong(path, line, f"name '{name}' is there twice", "give each segment a name of its own")
+        try:
+            check_name(name, segments)
+        except InvalidValueError as error:
+            raise _wrong(path, line, error.problem, error.remedy) from error
         key = _identity(name, workflow, values)
         segments[name.casefold()] = Segment(name=name, key=key, workflow=workflow, values=values)
     return tuple(segments.values())

@@ -6,7 +6,6 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,8 +15,9 @@ from ..bench.environment import describe
 from ..checkpoints import MINIATURE_SOURCE
 from ..checkpoints.convert import check_folder
 from ..checkpoints.models import BUNDLED
-from ..errors import DittoError
+from ..errors import CheckpointError, DittoError
 from ..video import ENCODERS, EncoderOptions, choose_encoder
+from .models import folder_of
 from .output import say
 
 _TENSORRT = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx-cu13"}
@@ -32,16 +32,16 @@ _PICTURE = (1080, 1920)
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `doctor`."""
     parser = commands.add_parser("doctor", help="what this machine has, what will be used, and why")
-    parser.add_argument("--models", type=Path, metavar="DIR", help="a model folder to check too")
+    parser.add_argument("--models", metavar="DIR", help=f"a model folder to check too, or '{MINIATURE_SOURCE}'")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_doctor)
 
 
-def examine(models: Path | None = None) -> dict[str, Any]:
+def examine(models: str | None = None) -> dict[str, Any]:
     """Looks at everything that a run depends on; encoders are opened, not only listed.
 
     Args:
-        models: a model folder to check too.
+        models: a model folder to check too, or "miniature".
 
     Returns:
         environment, gpus, tensorrt, encoders, optional, models, and use: what `auto` takes, and why.
@@ -89,12 +89,15 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _models(folder: Path | None) -> dict[str, Any]:
+def _models(word: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         MINIATURE_SOURCE: "bundled" if BUNDLED.is_dir() else "recipe weights, not trained: the picture is noise"
     }
-    if folder is not None:
-        found[str(folder)] = {status.part: status.state for status in check_folder(folder)}
+    if word is not None:
+        try:
+            found[word] = {status.part: status.state for status in check_folder(folder_of(word))}
+        except CheckpointError as error:
+            found[word] = f"not usable: {error}"
     return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..checkpoints import layout
+from ..checkpoints import MINIATURE_SOURCE, layout
 from ..checkpoints.convert import check_folder, convert_folder
 from ..checkpoints.fetch import fetch_models
+from ..checkpoints.models import BUNDLED
 from .output import say
 
 
@@ -17,7 +18,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     check = actions.add_parser("check", help="read every file of a model folder and say how it fits")
-    check.add_argument("folder", type=Path, metavar="DIR")
+    check.add_argument("folder", type=folder_of, metavar="DIR", help=f"the folder, or '{MINIATURE_SOURCE}'")
     check.set_defaults(run=_check)
 
     convert = actions.add_parser("convert", help="write a model folder as safetensors and config.json")
@@ -31,6 +32,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--with-detectors", action="store_true", help="also InsightFace's detectors: NON-COMMERCIAL research only"
     )
     fetch.set_defaults(run=_fetch)
+
+
+def folder_of(word: str) -> Path:
+    """The folder of models that are named as elsewhere: by their folder, or 'miniature'."""
+    return BUNDLED if word == MINIATURE_SOURCE else Path(word)
 
 
 def _check(options: argparse.Namespace) -> int:

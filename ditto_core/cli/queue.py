@@ -46,12 +46,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--ahead", type=int, default=defaults.ahead, metavar="N", help="segments that the server holds at once, 1..100"
     )
     parser.add_argument(
-        "--patience", type=float, default=defaults.patience_s, metavar="S", help="seconds that the server may be away"
+        "--patience", type=float, default=defaults.patience, metavar="S", help="seconds that the server may be away"
     )
     parser.add_argument(
-        "--segment-limit", type=float, default=defaults.segment_s, metavar="S", help="seconds that one segment may run"
+        "--segment-limit",
+        type=float,
+        default=defaults.segment_limit,
+        metavar="S",
+        help="seconds that one segment may run",
     )
-    parser.add_argument("--poll", type=float, default=defaults.poll_s, metavar="S", help="seconds between looks")
+    parser.add_argument("--poll", type=float, default=defaults.poll, metavar="S", help="seconds between looks")
     parser.add_argument("--quiet", action="store_true", help="no table; only what failed")
     parser.set_defaults(run=_queue)
 
@@ -127,7 +131,7 @@ def _summary(view: BulletinView) -> str:
 
 def _queue(options: argparse.Namespace) -> int:
     settings = QueueOptions(
-        ahead=options.ahead, poll_s=options.poll, patience_s=options.patience, segment_s=options.segment_limit
+        ahead=options.ahead, poll=options.poll, patience=options.patience, segment_limit=options.segment_limit
     )
     server = ComfyServer(options.server)
     workflow = Workflow.load(options.workflow)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Any
 
 import torch
 
-from ..avatar import Avatar, CropRequest, analysis_for, register
+from ..avatar import Avatar, CropRequest
+from ..avatar import open_avatar as load_or_register
 from ..backends import BACKENDS, PRECISIONS, RenderBackend, choose_backend, choose_device, precision_type
 from ..checkpoints import MINIATURE_SOURCE, DittoModels, load_models
 from ..errors import InvalidValueError
@@ -28,8 +31,6 @@ from ..render import GreenScreen, RenderOptions
 from ..speech import read_sound, speech_encoder_for
 from ..video import ENCODERS, QUALITIES, EncoderOptions
 from .output import ProgressLine, say
-
-AVATAR_FILE = ".safetensors"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--background", type=Path, metavar="FILE", help="picture to show in place of the avatar's green screen"
     )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write what was done and measured, as JSON")
+    parser.add_argument("--report", type=report_path, metavar="FILE", help="write what was done and measured, as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress, no closing line")
     parser.set_defaults(run=_render)
 
@@ -108,14 +109,12 @@ def frame_rate(text: str) -> Fraction:
     """The rate of a word such as 25 or 30000/1001.
 
     Raises:
-        ArgumentTypeError: it is no number.
+        ArgumentTypeError: it is no number above 0.
     """
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no frame rate; give a number such as 25 or 30000/1001"
-        ) from error
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        if (rate := Fraction(text)) > 0:
+            return rate
+    raise argparse.ArgumentTypeError(f"{text!r} is no frame rate; give a number such as 25 or 30000/1001")
 
 
 def encoder_options(options: argparse.Namespace) -> EncoderOptions:
@@ -142,10 +141,7 @@ def open_backend(options: argparse.Namespace, models: DittoModels) -> RenderBack
 
 def open_avatar(options: argparse.Namespace, models: DittoModels) -> Avatar:
     """The avatar that the options ask for: a saved one, or a picture or video that is registered now."""
-    crop = CropRequest.parse(options.crop)
-    if options.avatar.suffix == AVATAR_FILE:
-        return Avatar.load(options.avatar, models=models.fingerprint)
-    return register(options.avatar, models, analysis=analysis_for(models, crop), crop=crop, face=options.face)
+    return load_or_register(options.avatar, models, crop=CropRequest.parse(options.crop), face=options.face)
 
 
 def chosen_plan(name: str, overlap: int | None) -> Plan:
@@ -159,6 +155,18 @@ def chosen_plan(name: str, overlap: int | None) -> Plan:
     if not 10 <= overlap < WINDOW_ROWS:
         raise InvalidValueError(f"an overlap of {overlap} rows", remedy=f"choose 10 to {WINDOW_ROWS - 1}")
     return named_plan(name, chunk=WINDOW_ROWS - overlap)
+
+
+def report_path(text: str) -> Path:
+    """Where a report goes; checked before the work begins that it tells of.
+
+    Raises:
+        ArgumentTypeError: there is no such folder, or it is not writable.
+    """
+    path = Path(text)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} can't be written; name a file in a folder that is writable")
+    return path
 
 
 def write_report(path: Path, report: dict[str, Any]) -> None:
@@ -208,7 +216,7 @@ def _write(
     with_alpha = out.suffix.lower() in ("", ".mov")
     if not with_alpha and options.background is None:
         return write_video(frames, out, sound=sound, video=video, fragmented=options.fragmented, progress=progress)
-    screen = GreenScreen.of(torch.from_numpy(frames.avatar.frames[0]))
+    screen = _screen_of(frames.avatar, "alpha, as in .mov and PNG files," if with_alpha else "a background")
     if with_alpha:
         if options.background is not None:
             raise InvalidValueError(f"a background for {out}, which has none", remedy="leave one of both out")
@@ -220,3 +228,14 @@ def _write(
     background = torch.from_numpy(read_image(options.background))
     shown = BackdropFrames(frames=frames, screen=screen, background=background)
     return write_video(shown, out, sound=sound, video=video, fragmented=options.fragmented, progress=progress)
+
+
+def _screen_of(avatar: Avatar, wanted: str) -> GreenScreen:
+    """The avatar's green screen, which something needs."""
+    try:
+        return GreenScreen.of(torch.from_numpy(avatar.frames[0]))
+    except InvalidValueError as error:
+        raise InvalidValueError(
+            f"{wanted} needs a presenter before a green screen",
+            remedy="write an .mp4 without a background, or name another presenter",
+        ) from error

@@ -32,6 +32,7 @@ from .render import (
     open_avatar,
     open_backend,
     open_models,
+    report_path,
     write_report,
 )
 
@@ -64,7 +65,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--batch", type=int, metavar="N", help="faces drawn at once, 1..64; by default the plan's own")
     parser.add_argument("--cadence", type=int, choices=(1, 2), default=1, help="2 draws every second face only")
     add_video_options(parser)
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write what was done and measured, as JSON")
+    parser.add_argument("--report", type=report_path, metavar="FILE", help="write what was done and measured, as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress, no closing line")
     parser.set_defaults(run=_stream, quality="live")
 

@@ -1,11 +1,14 @@
-"""A bulletin's segments in a CSV file: who says what, and how."""
+"""A bulletin for the canvas: a CSV file that says who says what, and how."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..avatar import CropRequest
+from ..bulletin.names import check_name
 from ..errors import FileError, InvalidValueError
 from ..motion.conditions import EMOTIONS
 
@@ -18,33 +21,33 @@ _REMEDY = f"write a CSV file with the columns {', '.join(_COLUMNS)}; the last th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segment:
+class BulletinRow:
     """One segment of a bulletin.
 
     Attributes:
         avatar: file name of a picture, a video or a saved avatar.
         speech: file name of a sound.
         emotion: one of `motion.conditions.EMOTIONS`.
-        crop: where the face is, see `CropRequest.parse`.
-        name: what the result shall be called.
+        crop: where the face is.
+        name: what the result shall be called, see `check_name`.
     """
 
     avatar: str
     speech: str
     emotion: str = "neutral"
-    crop: str = "auto"
+    crop: CropRequest = CropRequest()
     name: str
 
 
-def read_segments(path: str | Path) -> tuple[Segment, ...]:
-    """Reads a bulletin's segments; no file that it names is opened.
+def read_bulletin(path: str | Path) -> tuple[BulletinRow, ...]:
+    """Reads and checks a bulletin's rows; no file that it names is opened.
 
     Args:
         path: a CSV file in UTF-8 with a row of column names: avatar, speech, and if wanted emotion, crop and name.
             An empty field counts as left out; a segment without a name is called "segment" and its number, from 1.
 
     Raises:
-        FileError: no such file, too large, no such table, or a row is incomplete.
+        FileError: no such file, too large, no such table, or a row is incomplete or wrong.
     """
     path = Path(path)
     if not path.is_file():
@@ -57,29 +60,32 @@ def read_segments(path: str | Path) -> tuple[Segment, ...]:
             columns = tuple(table.fieldnames or ())
             if not set(_NEEDED) <= set(columns) <= set(_COLUMNS):
                 raise FileError(path, f"has the columns {', '.join(columns)[:200] or '(none)'}", remedy=_REMEDY)
-            segments = tuple(_segment(path, number, row) for number, row in enumerate(table, 1))
+            rows: dict[str, BulletinRow] = {}
+            for number, fields in enumerate(table, 1):
+                row = _row(path, number, fields, rows)
+                rows[row.name.casefold()] = row
     except (csv.Error, UnicodeDecodeError) as error:
         raise FileError(path, f"is no CSV file ({error})", remedy=_REMEDY) from error
-    if not 1 <= len(segments) <= _MAX_SEGMENTS:
-        raise FileError(path, f"holds {len(segments)} segments", remedy=f"write 1 to {_MAX_SEGMENTS}")
-    return segments
+    if not 1 <= len(rows) <= _MAX_SEGMENTS:
+        raise FileError(path, f"holds {len(rows)} segments", remedy=f"write 1 to {_MAX_SEGMENTS}")
+    return tuple(rows.values())
 
 
-def segment_at(segments: tuple[Segment, ...], index: int) -> Segment:
-    """The segment of an index from 0.
+def row_at(rows: tuple[BulletinRow, ...], index: int) -> BulletinRow:
+    """The row of an index from 0.
 
     Raises:
         InvalidValueError: there is none.
     """
-    if not 0 <= index < len(segments):
+    if not 0 <= index < len(rows):
         raise InvalidValueError(
-            f"segment index {index} of a bulletin of {len(segments)} segments, which ends at {len(segments) - 1}",
+            f"segment index {index} of a bulletin of {len(rows)} segments, which ends at {len(rows) - 1}",
             remedy="the bulletin is finished; set the index to 0 to render it again",
         )
-    return segments[index]
+    return rows[index]
 
 
-def _segment(path: Path, number: int, row: dict[str | None, str | list[str] | None]) -> Segment:
+def _row(path: Path, number: int, row: dict[str | None, str | list[str] | None], taken: Container[str]) -> BulletinRow:
     where = f"segment {number}"
     if None in row or None in row.values():
         raise FileError(path, f"{where} has another number of fields than the heading", remedy=_REMEDY)
@@ -90,8 +96,12 @@ def _segment(path: Path, number: int, row: dict[str | None, str | list[str] | No
     missing = [name for name in _NEEDED if name not in fields]
     if missing:
         raise FileError(path, f"{where} has no {missing[0]}", remedy=_REMEDY)
-    if fields.get("emotion", "neutral") not in EMOTIONS:
-        raise FileError(
-            path, f"{where} has the emotion {fields['emotion']!r}", remedy=f"name one of {', '.join(EMOTIONS)}"
-        )
-    return Segment(**{"name": f"segment-{number:03}", **fields})
+    emotion, name = fields.get("emotion", "neutral"), fields.get("name", f"segment-{number:03}")
+    if emotion not in EMOTIONS:
+        raise FileError(path, f"{where} has the emotion {emotion!r}", remedy=f"name one of {', '.join(EMOTIONS)}")
+    try:
+        check_name(name, taken)
+        crop = CropRequest.parse(fields.get("crop", "auto"))
+    except InvalidValueError as error:
+        raise FileError(path, f"{where}: {error.problem}", remedy=error.remedy) from error
+    return BulletinRow(avatar=fields["avatar"], speech=fields["speech"], emotion=emotion, crop=crop, name=name)

@@ -104,6 +104,8 @@ class ComfyClient:
     def __enter__(self) -> ComfyClient:
         address = f"{self.url.replace('http', 'ws', 1)}/ws?clientId={self.id}"
         self._socket = self._closing.enter_context(connect(address, max_size=None))
+        # As the page does, which else gets no pictures.
+        self._socket.send(json.dumps({"type": "feature_flags", "data": {"supports_preview_metadata": True}}))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from support import recipes
 
-from ditto_core.avatar import Avatar, CropRequest, analysis_for, register
+from ditto_core.avatar import Avatar, CropRequest, analysis_for, open_avatar, register
 from ditto_core.avatar.analysis import MissingDetectorsError
 from ditto_core.avatar.crop import box_crop, transform
 from ditto_core.avatar.defaults import preset_defaults
@@ -158,12 +158,33 @@ def test_miniature_frames_itself_and_has_neutral_eyes(tmp_path: Path) -> None:
     assert not avatar.eyes_measured
 
 
-def test_other_models_without_detectors_ask_for_files_or_a_crop(tmp_path: Path) -> None:
+def test_other_models_without_detectors_ask_for_files_or_a_crop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = png(tmp_path / "a.png", recipes.image_hwc("p", 128, 128))
-    with pytest.raises(MissingDetectorsError, match=r"insightface_det.onnx or det_10g.onnx.*face_mesh.*--crop"):
+    with pytest.raises(MissingDetectorsError, match=r"insightface_det.onnx or det_10g.*face_mesh.*a box, or"):
         register(path, OFFICIAL_LIKE)
     assert analysis_for(OFFICIAL_LIKE, CropRequest()) is None
+    assert not register(path, MODELS, crop=FULL).eyes_measured and not caplog.text  # it has no other ones
     assert not register(path, OFFICIAL_LIKE, crop=FULL).eyes_measured
+    assert "the eyes have neutral values" in caplog.text
+
+
+@pytest.mark.parametrize("crop", ["full", "10,10,100", "auto"])
+def test_a_face_is_refused_where_none_is_looked_for(tmp_path: Path, crop: str) -> None:
+    path = png(tmp_path / "a.png", recipes.image_hwc("p", 128, 128))
+    with pytest.raises(InvalidValueError, match="face 3 with .*, where no faces are looked for"):
+        register(path, MODELS, crop=CropRequest.parse(crop), face=3)
+
+
+def test_a_file_is_a_saved_avatar_or_one_to_register(tmp_path: Path) -> None:
+    path = png(tmp_path / "a.png", recipes.image_hwc("p", 128, 128))
+    registered = open_avatar(path, MODELS, crop=FULL)
+    registered.save(tmp_path / "A.SAFETENSORS")
+    assert_same(open_avatar(tmp_path / "A.SAFETENSORS", MODELS), registered)
+    for asked, word in (({"crop": FULL}, "crop full"), ({"face": 1}, "face 1")):
+        with pytest.raises(InvalidValueError, match=f"{word} with a saved presenter"):
+            open_avatar(tmp_path / "A.SAFETENSORS", MODELS, **asked)
 
 
 @pytest.mark.parametrize("pixels", ["rgba", "gray"])

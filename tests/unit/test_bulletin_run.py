@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -168,7 +169,7 @@ def test_patience_ends_and_the_same_command_goes_on(loopback, out, tmp_path):
     segments = colored_segments(tmp_path, 3)
     time = Time(None, None, loopback.stop)
     with pytest.raises(ServerUnreachableError, match="does not answer"):
-        run(segments, loopback, out, time=time, patience_s=100)
+        run(segments, loopback, out, time=time, patience=100)
     assert 100 <= time.now < 110
     loopback.start()
     assert states(run(segments, loopback, out)) == [State.DONE] * 3
@@ -263,7 +264,7 @@ def test_a_segment_has_a_time_limit(loopback, out, tmp_path):
         loopback.answers["/queue"] = [(200, stuck)] * 100
 
     time = Time(hang)
-    view = run(colored_segments(tmp_path, 1), loopback, out, time=time, segment_s=20, losses=0)
+    view = run(colored_segments(tmp_path, 1), loopback, out, time=time, segment_limit=20, losses=0)
     assert states(view) == [State.FAILED] and "not ready after 20 s" in view.rows[0][1].reason
     assert 20 <= time.now < 25
 
@@ -287,6 +288,26 @@ def test_a_changed_row_is_rendered_and_replaces_its_result_the_others_stay(loopb
     assert videos(out)["002.mp4"] == b"video of 9" and loopback.renders == Counter([1, 2, 3, 9])
 
 
+def test_a_result_that_was_changed_here_is_fetched_again(loopback, out, tmp_path):
+    segments = colored_segments(tmp_path, 2)
+    run(segments, loopback, out)
+    was = (out / "001.mp4").read_bytes()
+    (out / "001.mp4").write_bytes(was[::-1])  # of the same size
+    run(segments, loopback, out)
+    assert (out / "001.mp4").read_bytes() == was and sum(loopback.renders.values()) == 2
+
+
+def test_a_manifest_without_digests_still_tells_by_size(loopback, out, tmp_path):
+    segments, manifest = colored_segments(tmp_path, 2), out / "manifest.jsonl"
+    run(segments, loopback, out)
+    manifest.write_text(re.sub(r', "sha256": "[0-9a-f]{64}"', "", manifest.read_text()))
+    (out / "001.mp4").write_bytes(b"same size!")
+    (out / "002.mp4").write_bytes(b"another size")
+    run(segments, loopback, out)
+    assert videos(out) == {"001.mp4": b"same size!", "002.mp4": b"video of 2"}
+    assert sum(loopback.renders.values()) == 2
+
+
 def test_files_that_are_not_ours_are_not_replaced(loopback, out, tmp_path):
     (out / "002.mp4").write_bytes(b"mine")
     for _ in range(2):
@@ -295,7 +316,16 @@ def test_files_that_are_not_ours_are_not_replaced(loopback, out, tmp_path):
     assert videos(out) == {"002.mp4": b"mine"} and not loopback.prompts
 
 
-@pytest.mark.parametrize("options", [{"ahead": 0}, {"poll_s": 0}, {"poll_s": float("nan")}, {"segment_s": -1.0}])
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(InvalidValueError, match="choose|Choose"):
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"ahead": 0}, "ahead 0. Choose 1 to 100"),
+        ({"poll": 0}, "poll 0. Choose 0.05 to 60"),
+        ({"poll": float("nan")}, "poll nan. Choose"),
+        ({"patience": -1.0}, "patience of -1 seconds. Choose 0 or more"),
+        ({"segment_limit": -1.0}, "segment limit of -1 seconds. Choose 0 or more"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, problem):
+    with pytest.raises(InvalidValueError, match=problem):
         QueueOptions(**options)

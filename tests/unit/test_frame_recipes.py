@@ -200,3 +200,10 @@ def test_nv12_is_the_same_picture(frames, whole) -> None:
 def test_what_is_no_picture_is_refused(shape) -> None:
     with pytest.raises(InvalidValueError, match="pictures of shape"):
         PictureFrames(pictures=torch.zeros(shape), fps=Fraction(25))
+
+
+@pytest.mark.parametrize("guidance", [float("nan"), float("inf")])
+def test_guidance_that_is_no_number_is_refused(guidance) -> None:
+    """JSON as Python reads it can hold them, and no range excludes NaN."""
+    with pytest.raises(InvalidValueError, match="guidance"):
+        MotionOptions(guidance=guidance)

@@ -39,6 +39,11 @@ def test_check_lists_every_part(folder, capsys):
     assert lines[-1] == "usable"
 
 
+def test_check_knows_the_miniature(capsys):
+    assert main(["models", "check", "miniature"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "usable"
+
+
 def test_check_of_an_unusable_folder_ends_with_2(folder, tmp_path, capsys):
     assert main(["models", "convert", str(folder), str(tmp_path / "copy")]) == 0
     assert str(tmp_path / "copy") in capsys.readouterr().out

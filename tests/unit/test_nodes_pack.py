@@ -71,3 +71,15 @@ def test_a_node_class_keeps_no_state(name: str) -> None:
     for node in (inner for item in body for inner in ast.walk(item)):
         targets = node.targets if isinstance(node, ast.Assign) else []
         assert not any(ast.unparse(target).startswith("cls.") for target in targets)
+
+
+def test_no_refusal_is_repeated() -> None:
+    """ComfyUI repeats what `validate_inputs` answers for each input that it names."""
+    inputs = {
+        name: [argument.arg for argument in item.args.args[1:]]
+        for name, node in node_classes().items()
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and item.name == "validate_inputs"
+    }
+    del inputs["NVENCVideoWriter"]
+    assert inputs and all(len(names) == 1 for names in inputs.values()), inputs

@@ -73,7 +73,7 @@ def test_the_report_says_what_was_done(video):
     _, report = video
     expected = {
         "frames", "fps", "duration_s", "wall_s", "ttff_ms", "realtime_factor", "encoder", "executed_by", "seed", "plan",
-        "models", "stages_ms", "peak_memory_mb", "mouth_polygons", "face_boxes",
+        "models", "stages_ms", "peak_memory_mb", "mouth_polygons", "face_boxes", "eyes_measured",
     }  # fmt: skip
     assert expected <= set(report)
     assert report["plan"]["name"] == "offline" and report["seed"] == 0 and report["steps"] == 2
@@ -143,6 +143,36 @@ def test_bad_input_is_one_line_and_exit_code_2(options, message, tmp_path, capsy
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_face_that_nobody_looks_for_is_refused(tmp_path, capsys):
+    assert render(tmp_path / "video.mp4", "--face", "3") == 2
+    assert "face 3 with models without face detectors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["render"], ["stream"], ["compare"], ["engine", "build"]])
+def test_a_report_that_can_not_be_written_is_refused_before_the_work(command, capsys):
+    parser_needs = {"compare": ["a.mp4", "b.mp4"], "engine": []}
+    needed = parser_needs.get(command[0], ["--avatar", "a.png", "--speech", "a.wav", "--out", "a.mp4"])
+    for report in ("/nowhere/report.json", "/"):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, *needed, "--report", report])
+        assert ended.value.code == 2 and f"{report!r} can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rate", ["0", "-25", "nan", "25/0", "inf"])
+def test_a_frame_rate_is_a_number_above_0(rate, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        render(tmp_path / "video.mp4", f"--fps={rate}")
+    assert ended.value.code == 2 and f"{rate!r} is no frame rate" in capsys.readouterr().err
+
+
+def test_alpha_without_a_green_screen_says_what_it_needs(short, tmp_path, capsys):
+    assert render(tmp_path / "video.mov", speech=short) == 2
+    told = capsys.readouterr().err
+    assert "needs a presenter before a green screen" in told and "rite an .mp4" in told
+    assert render(tmp_path / "video.mp4", "--background", str(PRESENTER), speech=short) == 2
+    assert "a background needs a presenter before a green screen" in capsys.readouterr().err
+
+
 def test_a_saved_avatar_renders_the_same(video, short, tmp_path):
     from ditto_core.avatar import register
     from ditto_core.checkpoints import load_models
@@ -179,6 +209,34 @@ print(code, started)
     assert lines[0].startswith("video.mp4: 23 frames, 0.92 s")
 
 
+@pytest.mark.long
+def test_a_compiled_backend_starts_no_process_once_it_is_warm(short, tmp_path):
+    """The tool chain runs in the warm-up, before the first frame; from then on to the closed file there is none."""
+    code = f"""
+import sys
+from ditto_core.backends import CompiledBackend
+from ditto_core.cli import main
+STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
+warmed, started, plain = [], [], CompiledBackend.warm_up
+def warm_up(backend, batch, progress=None):
+    plain(backend, batch, progress)
+    warmed.append(batch)
+CompiledBackend.warm_up = warm_up
+sys.addaudithook(lambda event, arguments: started.append((event, arguments)) if event in STARTS and warmed else None)
+code = main(["render", "--avatar", {str(PRESENTER)!r}, "--speech", {str(short)!r}, "--out", "video.mp4",
+             "--device", "cpu", "--backend", "compiled", "--precision", "fp32", "--steps", "2"])
+print(code, warmed, started)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "CI"} | {
+        "PYTHONPATH": str(ROOT),
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=900
+    )
+    assert done.stdout.splitlines()[-1] == "0 [8] []", done.stderr
+
+
 def test_doctor_says_what_will_be_used(capsys):
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -187,6 +245,22 @@ def test_doctor_says_what_will_be_used(capsys):
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
     assert "libx264" in text and "what will be used" in text and "TensorRT" in text
+
+
+def test_doctor_looks_at_models_and_goes_on_where_there_are_none(capsys):
+    assert main(["doctor", "--models", "miniature", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["models"]["miniature"]["lmdm"] == "found"
+    assert main(["doctor", "--models", "/nowhere"]) == 0
+    text = capsys.readouterr().out
+    assert "models /nowhere: not usable: /nowhere: no such folder" in text and "what will be used" in text
+
+
+def test_doctor_says_nothing_but_what_it_found(tmp_path):
+    """Not what encoders tell of themselves when they are opened."""
+    environment = {name: value for name, value in os.environ.items() if name != "SVT_LOG"} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "ditto_core", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
+    assert done.returncode == 0 and done.stderr == "" and json.loads(done.stdout)["encoders"]
 
 
 @pytest.fixture(scope="module")
