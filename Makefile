@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 COMFYUI := .comfyui
 TESTS_READY := $(COMFYUI)/.ready
 
-.PHONY: demo test test-long lint golden setup clean
+.PHONY: demo test test-long lint golden soak setup clean
 
 demo: setup
 	mkdir -p out
@@ -30,6 +30,10 @@ lint: setup
 # Writes the table of the golden suite: count and largest relative error of every file.
 golden: setup
 	$(PY) -m pytest tests/golden --golden-report benchmarks/golden.json
+
+# Half an hour of speech with prepared pictures and three minutes with drawn ones: memory and threads must stay flat.
+soak: setup
+	$(PY) -m tools.soak --prepared 30 --real 3 --out benchmarks/soak.json
 
 setup: $(READY)
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
-from fractions import Fraction
 from typing import Any
 
+import comfy.model_management
 import torch
 from comfy_api.latest import InputImpl, io, ui
 
 from ..ditto_core.errors import DittoError, InvalidValueError
 from ..ditto_core.pipeline.picture_frames import PictureFrames
 from ..ditto_core.pipeline.write import write_video
-from ..ditto_core.video import ENCODERS, QUALITIES, EncoderOptions
+from ..ditto_core.video import ENCODERS, QUALITIES, EncoderOptions, StreamCopy
+from ..ditto_core.video.retime import exact_rate
 from ..ditto_core.video.sinks import sink_name, stream_copy
 from . import host, live, media, sinks
 from .avatar import prefix_problem
 from .pulling import Origin, Preview, ReportedFrames
 from .types import CATEGORY, FramesType, VideoFrames, choices_problem
 
-_CONTAINERS = ("mp4",)
-_LARGEST_DENOMINATOR = 10_000
+_ENDINGS = {"mp4": ".mp4", "mp4 (fragmented)": ".mp4", "ts": ".ts"}
+_CONTAINERS = tuple(_ENDINGS)
 _PER_FRAME = ("mouth_polygons", "face_boxes")
 
 
@@ -49,7 +50,7 @@ class NVENCVideoWriter(io.ComfyNode):
                     min=0.1,
                     max=240.0,
                     step=0.01,
-                    tooltip="Frames a second of an IMAGE. Ditto's own frames have 25.",
+                    tooltip="Frames a second of an IMAGE; 29.97 means 30000/1001. Ditto's own frames have 25.",
                 ),
                 io.Combo.Input(
                     "encoder",
@@ -63,7 +64,12 @@ class NVENCVideoWriter(io.ComfyNode):
                     default="web",
                     tooltip="broadcast: best picture; web: small files; live: least work.",
                 ),
-                io.Combo.Input("container", options=list(_CONTAINERS), tooltip="The kind of file."),
+                io.Combo.Input(
+                    "container",
+                    options=list(_CONTAINERS),
+                    tooltip="The kind of file. Fragmented: what is there plays while the file is still copied. "
+                    "ts: for broadcast chains; no browser plays it, and it keeps no workflow.",
+                ),
                 io.String.Input(
                     "filename_prefix",
                     default="ditto/video",
@@ -137,29 +143,34 @@ class NVENCVideoWriter(io.ComfyNode):
             recipe = ReportedFrames(frames=frames.recipe, origin=origin)
             rate = recipe.fps
         else:
-            rate = Fraction(fps).limit_denominator(_LARGEST_DENOMINATOR)
+            rate = exact_rate(fps)
             recipe = ReportedFrames(frames=PictureFrames(pictures=frames, fps=rate), origin=None)
-        file = host.output_file(filename_prefix, f".{container}", recipe.size)
+        file = host.output_file(filename_prefix, _ENDINGS[container], recipe.size)
         preview = Preview()
         kept = sinks.without_credentials([hidden.prompt, hidden.extra_pnginfo])
+        sent: StreamCopy | None = None
         with contextlib.ExitStack() as ending:
             copies = [*ending.enter_context(live.VIDEOS.for_page(hidden.unique_id))]
             if sink:
-                copies.append(ending.enter_context(stream_copy(sink)))
+                sent = ending.enter_context(stream_copy(sink, may_break=True))
+                copies.append(sent)
             report = write_video(
                 recipe,
                 file.path,
                 sound=sound,
                 video=EncoderOptions(encoder=encoder, quality=quality, fps=rate),
-                metadata=host.file_metadata(*kept) if save_metadata else None,
+                fragmented="fragmented" in container,
+                metadata=host.file_metadata(*kept) if save_metadata and container != "ts" else None,
                 copies=copies,
                 progress=preview.progress,
                 preview=preview.picture,
                 check_cancelled=host.check_interrupted,
             )
         summary = {name: value for name, value in report.items() if name not in _PER_FRAME}
-        if sink:
-            summary["sink"] = sink_name(sink)
+        if sent is not None:
+            summary |= {"sink": sink_name(sink), "sink_error": None if sent.problem is None else str(sent.problem)}
+            if sent.problem is not None:
+                host.say_on_node(f"{sent.problem} The file itself is whole.", hidden.unique_id)
         return io.NodeOutput(
             InputImpl.VideoFromFile(str(file.path)),
             json.dumps(summary, indent=1),
@@ -224,12 +235,28 @@ class DittoFramesToImages(io.ComfyNode):
         gigabytes = len(wanted) * height * width * 3 * 4 / 1e9
         text = f"{len(wanted)} frames of {width}x{height}: {gigabytes:.2f} GB"
         host.say_on_node(text, hidden.unique_id)
+        images = _room_for(len(wanted), height, width)
         host.bring_in(*frames.models)
         reported = ReportedFrames(frames=recipe, origin=Origin.of(hidden.prompt, hidden.unique_id, "frames"))
-        images = torch.empty(len(wanted), height, width, 3)
         done = 0
         for chunk in reported.pull(wanted=wanted, check_cancelled=host.check_interrupted):
             images[done : done + len(chunk.pictures)] = media.image_of(chunk.pictures)
             done += len(chunk.pictures)
             host.show_progress(done, len(wanted))
         return io.NodeOutput(images, text)
+
+
+def _room_for(count: int, height: int, width: int) -> torch.Tensor:
+    """(count, height, width, 3) float32, not filled.
+
+    Raises:
+        InvalidValueError: there is not as much memory.
+    """
+    needed = count * height * width * 3 * 4
+    free = comfy.model_management.get_free_memory(torch.device("cpu"))
+    if needed > free:
+        raise InvalidValueError(
+            f"{count} frames of {width}x{height}, {needed / 1e9:.1f} GB, where {free / 1e9:.1f} GB of memory are free",
+            remedy="take fewer frames, or write the video with NVENC Video Writer",
+        )
+    return torch.empty(count, height, width, 3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 from collections.abc import Sequence
 
 from .. import __version__
@@ -39,7 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor.add_parser(commands)
     models.add_parser(commands)
     options = parser.parse_args(arguments)
-    os.environ.setdefault("SVT_LOG", "1")  # of the AV1 encoder, which else tells of itself at each opening
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="%(name)s: %(message)s")
     try:
         return int(options.run(options))

@@ -43,7 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         required=True,
         metavar="FILE",
-        help="the .mp4 or .ts to write; from a green screen also a .mov or a folder of PNG files, with alpha",
+        help="the .mp4 or .ts to write; with alpha, from a green screen: a .mov, or a folder (no ending) of PNG files",
     )
     add_model_options(parser)
     add_avatar_options(parser)
@@ -100,7 +100,9 @@ def add_video_options(parser: argparse.ArgumentParser) -> None:
     """How the video is encoded."""
     parser.add_argument("--encoder", choices=ENCODERS, default=EncoderOptions().encoder)
     parser.add_argument("--quality", choices=QUALITIES, default=EncoderOptions().quality)
-    parser.add_argument("--crf", type=float, metavar="N", help="in place of the quality word's own: lower is better")
+    parser.add_argument(
+        "--crf", type=float, metavar="N", help="1..51 in place of the quality word's own: lower is better"
+    )
     parser.add_argument("--bitrate", type=int, metavar="BITS", help="bits a second, in place of a constant quality")
     parser.add_argument("--fps", type=frame_rate, default=EncoderOptions().fps, metavar="N", help="25, 30000/1001, ...")
 
@@ -183,6 +185,8 @@ def _render(options: argparse.Namespace) -> int:
         emotion=options.emotion,
     )
     video = encoder_options(options)
+    if _has_alpha(options.out):
+        _refuse_for_alpha(options)
     models = open_models(options)
     frames = SpeechFrames(
         models=models,
@@ -213,13 +217,11 @@ def _write(
     frames: SpeechFrames, options: argparse.Namespace, video: EncoderOptions, progress: Progress
 ) -> dict[str, Any]:
     out, sound = options.out, frames.sound
-    with_alpha = out.suffix.lower() in ("", ".mov")
+    with_alpha = _has_alpha(out)
     if not with_alpha and options.background is None:
         return write_video(frames, out, sound=sound, video=video, fragmented=options.fragmented, progress=progress)
-    screen = _screen_of(frames.avatar, "alpha, as in .mov and PNG files," if with_alpha else "a background")
+    screen = _screen_of(frames.avatar, _alpha_of(out) if with_alpha else "a background")
     if with_alpha:
-        if options.background is not None:
-            raise InvalidValueError(f"a background for {out}, which has none", remedy="leave one of both out")
         if video.fps != frames.fps:
             raise InvalidValueError(
                 f"{video.fps} frames a second for pictures with alpha", remedy=f"use {frames.fps}, or write an .mp4"
@@ -228,6 +230,39 @@ def _write(
     background = torch.from_numpy(read_image(options.background))
     shown = BackdropFrames(frames=frames, screen=screen, background=background)
     return write_video(shown, out, sound=sound, video=video, fragmented=options.fragmented, progress=progress)
+
+
+def _has_alpha(out: Path) -> bool:
+    return out.suffix.lower() in ("", ".mov")
+
+
+def _alpha_of(out: Path) -> str:
+    if out.suffix:
+        return "alpha, as a .mov file has it,"
+    return f"{out}, whose name has no ending and so means a folder of PNG files with alpha,"
+
+
+def _refuse_for_alpha(options: argparse.Namespace) -> None:
+    """Refuses options that pictures with alpha would leave without effect."""
+    if options.background is not None:
+        raise InvalidValueError(f"a background for {options.out}, which has none", remedy="leave one of both out")
+    plain = EncoderOptions()
+    given = [
+        f"--{name}"
+        for name, usual in (
+            ("encoder", plain.encoder),
+            ("quality", plain.quality),
+            ("crf", None),
+            ("bitrate", None),
+            ("fragmented", False),
+        )
+        if getattr(options, name) != usual
+    ]
+    if given:
+        raise InvalidValueError(
+            f"{', '.join(given)} for {options.out}, which is ProRes or PNG and has no such setting",
+            remedy="leave them out, or end the name in .mp4",
+        )
 
 
 def _screen_of(avatar: Avatar, wanted: str) -> GreenScreen:

@@ -1,7 +1,8 @@
-"""Time, and which frame to show when."""
+"""Time that can be waited for."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Protocol
 
@@ -17,6 +18,10 @@ class Clock(Protocol):
         """Waits."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """Waits without blocking the event loop."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -29,3 +34,8 @@ class SystemClock:
         """Waits; not at all for 0 or less."""
         if seconds > 0:
             time.sleep(seconds)
+
+    async def pause(self, seconds: float) -> None:
+        """The same without blocking the event loop."""
+        if seconds > 0:
+            await asyncio.sleep(seconds)

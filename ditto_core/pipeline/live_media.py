@@ -25,8 +25,8 @@ _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
 _Made = TypeVar("_Made", av.VideoFrame, av.AudioFrame)
 
 
-class FrameSource(Protocol):
-    """A session, as far as players ask about it."""
+class FrameRow(Protocol):
+    """Frames to wait for: a session's, or those of a player that paces them."""
 
     def __iter__(self) -> Iterator[LiveFrame]:
         """Frames in order, as they are made."""
@@ -35,6 +35,10 @@ class FrameSource(Protocol):
     def __aiter__(self) -> AsyncIterator[LiveFrame]:
         """The same for an event loop."""
         ...
+
+
+class FrameSource(FrameRow, Protocol):
+    """A session, as far as players ask about it."""
 
     def take(self) -> LiveFrame | None:
         """The next frame if it is made, without waiting."""
@@ -70,11 +74,11 @@ class MediaFrames:
     What one row has taken is kept for the other, a minute at most; then the oldest is dropped.
 
     Args:
-        session: the session; nobody else takes its frames.
+        frames: the session, or its `PacedFrames`; nobody else takes its frames.
     """
 
-    def __init__(self, session: FrameSource) -> None:
-        self._waiting, self._arriving = iter(session), session.__aiter__()
+    def __init__(self, frames: FrameRow) -> None:
+        self._waiting, self._arriving = iter(frames), aiter(frames)
         self._rows: dict[str, deque[LiveFrame]] = {row: deque(maxlen=_MOST_KEPT) for row in ("video", "audio")}
         self._lock, self._async_lock = threading.Lock(), asyncio.Lock()
 
@@ -146,10 +150,22 @@ class PacedFrames:
         """Frames, each not before its time; the first one's is when it comes."""
         start: float | None = None
         for frame in self._session:
-            start = self._clock.now() - frame.pts if start is None else start
+            start = self._clock.now() - float(frame.pts) if start is None else start
             shown = self._newest(frame, start)
-            self._clock.sleep(start + float(shown.pts) - self._clock.now())
+            self._clock.sleep(self._early_s(shown, start))
             yield shown
+
+    async def __aiter__(self) -> AsyncIterator[LiveFrame]:
+        """The same for an event loop, which is never blocked."""
+        start: float | None = None
+        async for frame in self._session:
+            start = self._clock.now() - float(frame.pts) if start is None else start
+            shown = self._newest(frame, start)
+            await self._clock.pause(self._early_s(shown, start))
+            yield shown
+
+    def _early_s(self, frame: LiveFrame, start: float) -> float:
+        return start + float(frame.pts) - self._clock.now()
 
     def _newest(self, frame: LiveFrame, start: float) -> LiveFrame:
         """The frame, or the first one after it that is not late, with the sound of those between."""

@@ -315,6 +315,7 @@ class Session:
             "steps": steps,
             "plan": motion.plan.to_json(),
             "models": describe_models(work.models),
+            "eyes_measured": work.avatar.eyes_measured,
             "stages_ms": work.watch.stages_ms(),
             "first_ms": first,
         }

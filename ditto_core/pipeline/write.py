@@ -51,8 +51,9 @@ def write_video(
 
     Returns:
         The report, ready for JSON: figures of the run, what the frames say of themselves, and for each rendered
-        frame the mouth's polygon and the face's box in pixels. `ttff_ms` is from the call to the first video
-        packet at the muxer, `realtime_factor` seconds of video a second of work.
+        frame, of which there are `source_fps` a second, the mouth's polygon and the face's box in pixels. `frames`
+        and `fps` are the file's own; see `video.retime` for which rendered frame each shows. `ttff_ms` is from the
+        call to the first video packet at the muxer, `realtime_factor` seconds of video a second of work.
 
     Raises:
         InvalidValueError: an option is out of range, or parts do not belong together.
@@ -82,8 +83,9 @@ def write_video(
     about, clock = pulled.report(), pulled.clock
     wall = clock.since_start()
     return {
-        "frames": pulled.count,
+        "frames": report["frames"],
         "fps": report["fps"],
+        "source_fps": str(frames.fps),
         "size": [frames.size[1], frames.size[0]],
         "duration_s": report["duration_s"],
         "wall_s": round(wall, 3),
@@ -133,6 +135,7 @@ def write_alpha(
     return {
         "frames": pulled.count,
         "fps": str(frames.fps),
+        "source_fps": str(frames.fps),
         "size": [frames.size[1], frames.size[0]],
         "duration_s": seconds,
         "wall_s": round(wall, 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import FileError, InvalidValueError
+from ..video.retime import frame_count, shown_frame
 from .borders import border_step
 from .courses import spikes, usual_here
 from .mouth import aperture
@@ -22,6 +24,7 @@ Box = tuple[int, int, int, int]
 _MAX_REPORT_BYTES = 256 << 20
 _MAX_COORDINATE = 1e5
 _MAX_CORNERS = 64
+_RATES = (1, 240)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,12 +61,12 @@ class FaceTrack:
             raise FileError(path, f"can't be read as a report ({error})", remedy=remedy) from error
         try:
             return cls.of_report(report)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise FileError(path, "has no mouth_polygons and face_boxes of each frame", remedy=remedy) from error
 
     @classmethod
     def of_report(cls, report: dict[str, Any]) -> FaceTrack:
-        """Takes the track from what `render_file` returns.
+        """Takes the track from what `render_file` returns; where the file has another rate, as its frames show it.
 
         Raises:
             KeyError: it has none.
@@ -78,8 +81,9 @@ class FaceTrack:
             raise ValueError(f"face boxes of shape {boxes.shape}")
         if not (np.abs(mouths) < _MAX_COORDINATE).all() or (boxes < 0).any() or (boxes > _MAX_COORDINATE).any():
             raise ValueError("coordinates out of range")
-        rows = ((left, top, right, bottom) for left, top, right, bottom in boxes.tolist())
-        return cls(mouths=mouths, boxes=tuple(rows), size=(width, height))
+        rows = [(left, top, right, bottom) for left, top, right, bottom in boxes.tolist()]
+        shown = _shown(report, len(mouths))
+        return cls(mouths=mouths[shown], boxes=tuple(rows[i] for i in shown), size=(width, height))
 
     @classmethod
     def resting(cls, box: Box, frames: int) -> FaceTrack:
@@ -94,6 +98,16 @@ class FaceTrack:
         """(n,) pixels from the uppermost lip point to the lowest: the opening that the key points ask for."""
         heights: NDArray[np.float64] = np.ptp(self.mouths[..., 1], axis=1)
         return heights
+
+
+def _shown(report: dict[str, Any], rendered: int) -> list[int]:
+    """The rendered frame that each frame of the file shows; reports without rates are of one rate."""
+    fps = Fraction(report.get("fps", 25))
+    source_fps = Fraction(report.get("source_fps", fps))
+    if not all(_RATES[0] <= rate <= _RATES[1] for rate in (fps, source_fps)):
+        raise ValueError(f"rates of {source_fps} and {fps}")
+    count = frame_count(rendered, source_fps, fps)
+    return [min(shown_frame(i, source_fps, fps), rendered - 1) for i in range(count)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,7 +149,7 @@ class ClipMeter:
             picture: (h, w, 3) RGB.
 
         Raises:
-            InvalidValueError: its size is not the track's, or changes.
+            InvalidValueError: its size is not the track's, or changes; or the mouth lies outside.
         """
         track, frame = self._track, len(self._steps)
         height, width = picture.shape[:2]
@@ -143,6 +157,8 @@ class ClipMeter:
             raise InvalidValueError(
                 f"frames of {width}x{height} with a track of {track.size}", remedy="give the track of this video"
             )
+        if track is not None and track.size is None and not frame:
+            _check_inside(track.mouths, width, height)
         brightness = luma(torch.from_numpy(picture))
         if self._last is not None and self._last.shape != brightness.shape:
             raise InvalidValueError(f"a frame of {width}x{height} after others", remedy="use frames of one size")
@@ -163,6 +179,18 @@ class ClipMeter:
             apertures=np.array(self._apertures),
             borders=np.array(self._borders),
             thumbnails=np.array(self._thumbnails, np.float32),
+        )
+
+
+def _check_inside(mouths: NDArray[np.float64], width: int, height: int) -> None:
+    """Refuses a mouth that leaves the picture."""
+    left, top = mouths[0].min(0)
+    right, bottom = mouths[0].max(0)
+    if left < -0.5 or top < -0.5 or right > width or bottom > height:
+        raise InvalidValueError(
+            f"a mouth from ({left + 0.5:.0f}, {top + 0.5:.0f}) to ({right + 0.5:.0f}, {bottom + 0.5:.0f}) in a picture "
+            f"of {width}x{height}",
+            remedy="give a box within the picture",
         )
 
 

@@ -29,6 +29,7 @@ _TILES = 5
 _UNTIMED_RATE = Fraction(25)
 _LEAST_LIP_R, _LEAST_SOUND_R = 0.3, 0.5
 _SMALLEST_SIDE = 11
+_NO_MOUTH = "it is not known where the mouth is: give the mouth's box, or the report of the render as a track"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -228,7 +229,7 @@ def _apertures(
     track: FaceTrack | None, courses: tuple[ClipCourses, ClipCourses], missing: dict[str, str]
 ) -> dict[str, Any] | None:
     if track is None:
-        missing["aperture"] = "it is not known where the mouth is: give --track or --mouth-box"
+        missing["aperture"] = _NO_MOUTH
         return None
     n = min(len(course.apertures) for course in courses)
     if any(len(course.steps) > len(course.apertures) for course in courses):
@@ -281,7 +282,7 @@ def _lips_and_sound(
 
 def _why_no_lips(frames: int, r: float) -> str:
     if not frames:
-        return "it is not known where the mouth is: give --track or --mouth-box"
+        return _NO_MOUTH
     return f"opening and loudness do not go together (r {r:.2f}, below {_LEAST_LIP_R})"
 
 

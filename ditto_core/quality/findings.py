@@ -30,7 +30,7 @@ def findings(report: dict[str, Any]) -> list[str]:
             f"{pictures['psnr_y_db']:.1f} dB): chroma planes are exchanged or read in another format"
         )
     if spikes := report["steps"]["spikes"]:
-        found.append(f"{len(spikes)} spikes from frame to frame, at {_names(spikes)}")
+        found.append(f"{len(spikes)} spike{'s' * (len(spikes) > 1)} from frame to frame, at {_names(spikes)}")
     shown = report["shown"]
     if shown is not None:
         found += _frames_shown(shown)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ..errors import InvalidValueError
 from ..files import new_folder, replaced_file
-from .containers import MOV
-from .encoder import check_size, tag_colours
+from .containers import MOV, check_texts
+from .encoder import check_size, tag_colours, tag_frame
 from .muxer import Muxer, VideoWriteError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def alpha_file(
     """
     path = Path(path)
     check_size(size)
+    check_texts(metadata or {})
     if path.suffix.lower() == ".mov":
         with replaced_file(path) as partial, _ProRes(path, partial, size, sound, fps, metadata or {}) as movie:
             yield movie
@@ -74,10 +75,10 @@ def alpha_file(
             f"pictures with alpha named {path.name!r}", remedy="end the name in .mov, or name a folder for PNG files"
         )
     else:
-        with new_folder(path) as folder, _written(path):
-            sequence = _Sequence(folder, size)
+        with new_folder(path) as folder:
+            sequence = _Sequence(path, folder, size)
             yield sequence
-            sequence.finish(path, sound, fps)
+            sequence.finish(sound, fps)
 
 
 class _ProRes:
@@ -127,14 +128,15 @@ class _ProRes:
                 src_color_range=ColorRange.JPEG,
                 dst_color_range=ColorRange.MPEG,
             )
+            tag_frame(converted)
             self._muxer.add(converted)
 
 
 class _Sequence:
     """Writes PNG files."""
 
-    def __init__(self, folder: Path, size: tuple[int, int]) -> None:
-        self._folder, self._size, self._count = folder, size, 0
+    def __init__(self, path: Path, folder: Path, size: tuple[int, int]) -> None:
+        self._path, self._folder, self._size, self._count = path, folder, size, 0
         self._context = av.CodecContext.create("png", "w")
         self._context.height, self._context.width = size
         self._context.pix_fmt = "rgba"
@@ -144,20 +146,20 @@ class _Sequence:
     def write(self, pictures: Tensor) -> None:
         for frame in _frames(pictures, self._size):
             frame.pts = self._count
-            (self._folder / f"{self._count:06}.png").write_bytes(
-                b"".join(bytes(packet) for packet in self._context.encode(frame))
-            )
+            png = b"".join(bytes(packet) for packet in self._context.encode(frame))
+            with _written(self._path):
+                (self._folder / f"{self._count:06}.png").write_bytes(png)
             self._count += 1
 
-    def finish(self, path: Path, sound: Sound | None, fps: Fraction) -> None:
+    def finish(self, sound: Sound | None, fps: Fraction) -> None:
         if not self._count:
-            raise VideoWriteError(path, "got no frame", remedy="write at least one frame")
+            raise VideoWriteError(self._path, "got no frame", remedy="write at least one frame")
         if sound is None:
             return
         samples = np.zeros((round(self._count / fps * sound.rate), len(sound.samples)), np.int16)
         kept = sound.samples[:, : len(samples)]
         samples[: kept.shape[1]] = (kept.clip(-1, 1) * 32767).round().T
-        with wave.open(str(self._folder / "sound.wav"), "wb") as file:
+        with _written(self._path), wave.open(str(self._folder / "sound.wav"), "wb") as file:
             file.setnchannels(samples.shape[1])
             file.setsampwidth(2)
             file.setframerate(sound.rate)
@@ -170,7 +172,7 @@ def _written(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise VideoWriteError(
-            path, f"could not be written ({error.strerror or error})", remedy="make room on the disk"
+            path, f"could not be written ({error.strerror or error})", remedy="see that the disk has room"
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import InvalidValueError
@@ -19,21 +20,23 @@ class Container:
         options: the muxer's settings.
         keeps_metadata: whether texts under any name have a place in it.
         unfit: encoders that do not fit into it.
+        reads_back: whether the muxer reads what it has written, to put the index first.
     """
 
     name: str
     options: dict[str, str]
     keeps_metadata: bool = True
     unfit: tuple[str, ...] = ()
+    reads_back: bool = False
 
 
-MP4 = Container(name="mp4", options={"movflags": "faststart+use_metadata_tags"})
+MP4 = Container(name="mp4", options={"movflags": "faststart+use_metadata_tags"}, reads_back=True)
 """The index stands first, so that a player starts before the end has arrived; it is written last."""
 FRAGMENTED_MP4 = Container(name="mp4", options={"movflags": f"{_FRAGMENTS}+use_metadata_tags"})
 """A piece for each key frame, playable while it grows."""
 GROWING_MP4 = Container(name="mp4", options={"movflags": "delay_moov+default_base_moof", "frag_duration": "200000"})
 """A piece for each 0.2 s, for a player that watches from the start while it grows."""
-MOV = Container(name="mov", options={"movflags": "faststart+use_metadata_tags"})
+MOV = Container(name="mov", options={"movflags": "faststart+use_metadata_tags"}, reads_back=True)
 TS = Container(name="mpegts", options={}, keeps_metadata=False, unfit=("libsvtav1", "av1_nvenc"))
 """MPEG-TS: playable from any key frame on."""
 FLV = Container(
@@ -73,3 +76,19 @@ def check_fits(container: Container, encoder: str, *, has_metadata: bool) -> Non
         raise InvalidValueError(
             f"metadata in an {container.name} file, which has no place for it", remedy="use .mp4, or give none"
         )
+
+
+def check_texts(metadata: Mapping[str, str]) -> None:
+    """Checks that texts can be written, which are UTF-8 in every container.
+
+    Raises:
+        InvalidValueError: one can't, as it holds half of a character.
+    """
+    for name, text in metadata.items():
+        try:
+            f"{name}{text}".encode()
+        except UnicodeEncodeError as error:
+            raise InvalidValueError(
+                f"metadata {name!r} with the lone surrogate {error.object[error.start]!r}",
+                remedy="give text that is valid Unicode",
+            ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -13,6 +14,9 @@ from av.stream import Stream
 
 from ..errors import DittoError
 from .containers import Container
+from .targets import Target
+
+_log = logging.getLogger(__name__)
 
 _SEQUENCE_PARAMETERS = re.compile(rb"\x00\x00\x01[\x07\x27\x47\x67](...)", re.DOTALL)
 _AAC_LC = "mp4a.40.2"
@@ -30,6 +34,11 @@ class StreamCopy:
         container: its format.
         name: of the target, for messages.
         begun: called once, before the first byte, with what a browser calls such a video; see `media_type`.
+        may_break: whether an error after the first packet ends only this copy.
+
+    Attributes:
+        problem: the error that ended it; None while it goes on, and where errors are raised.
+        is_finished: whether all packets came, and nothing is left to write.
 
     Raises:
         SinkError: the target can't be opened.
@@ -42,9 +51,12 @@ class StreamCopy:
         *,
         name: str,
         begun: Callable[[str | None], None] | None = None,
+        may_break: bool = False,
     ) -> None:
         self.name, self.container = name, container
-        self._begun = begun
+        self.problem: SinkError | None = None
+        self.is_finished = False
+        self._target, self._begun, self._may_break = target, begun, may_break
         self._streams: dict[int, Stream] = {}
         with self._typed_errors():
             self._output = av.open(target, "w", format=container.name, container_options=container.options)
@@ -59,12 +71,16 @@ class StreamCopy:
         Raises:
             SinkError: the target broke.
         """
+        if self.problem is not None:
+            return
         stream, times = packet.stream, (packet.pts, packet.dts, packet.duration, packet.time_base)
-        with self._typed_errors():
-            if not self._streams:
+        is_first = not self._streams
+        with self._bearable(not is_first), self._typed_errors():
+            if is_first:
                 self._begin(source)
             packet.stream = self._streams[stream.index]
             self._output.mux(packet)
+            self._check()
         packet.stream = stream
         packet.pts, packet.dts, packet.duration, packet.time_base = times
 
@@ -74,8 +90,10 @@ class StreamCopy:
         Raises:
             SinkError: the target broke.
         """
-        with self._typed_errors():
+        with self._bearable(), self._typed_errors():
             self._output.close()
+            self._check()
+        self.is_finished = True
 
     def abandon(self) -> None:
         """Closes it as it is; nothing happens where it is closed already."""
@@ -86,6 +104,21 @@ class StreamCopy:
         if self._begun is not None:
             self._begun(media_type(source))
         self._streams = {stream.index: self._output.add_stream_from_template(stream) for stream in source.streams}
+
+    def _check(self) -> None:
+        if isinstance(self._target, Target):
+            self._target.check()
+
+    @contextlib.contextmanager
+    def _bearable(self, is_begun: bool = True) -> Iterator[None]:
+        """Keeps an error that ends only the copy."""
+        try:
+            yield
+        except SinkError as error:
+            if not (self._may_break and is_begun):
+                raise
+            self.problem = error
+            _log.warning("%s; the file goes on without it", error)
 
     @contextlib.contextmanager
     def _typed_errors(self) -> Iterator[None]:

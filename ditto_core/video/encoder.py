@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from fractions import Fraction
 from typing import cast
 
@@ -12,7 +13,8 @@ import av.codec
 import torch
 from av.container import OutputContainer
 from av.video.codeccontext import VideoCodecContext
-from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
+from av.video.frame import VideoFrame
+from av.video.reformatter import ColorRange, Colorspace
 from av.video.stream import VideoStream
 
 from ..errors import DittoError, InvalidValueError
@@ -66,8 +68,11 @@ _KEYFRAME_SECONDS = {"broadcast": 2, "web": 2, "live": 1}
 _LARGEST_SIDE = 8192
 _LARGEST_RATE = 240
 _LARGEST_DENOMINATOR = 10_000
-_LARGEST_CRF = 51
+_CRF = (1, 51)
+"""0 means lossless to x264, automatic to NVENC, and nothing to SVT-AV1."""
 _BITRATES = range(50_000, 500_000_001)
+_BT709 = 1
+"""Of primaries and of transfer (ITU-T H.273, tables 2 and 3); PyAV has names for them from 17 on only."""
 
 
 class EncoderError(DittoError):
@@ -90,7 +95,7 @@ class EncoderOptions:
         encoder: one of `ENCODERS`; "auto" takes the first of h264_nvenc and libx264 that opens.
         quality: one of `QUALITIES`.
         fps: frames a second, above 0, at most 240, such as Fraction(30000, 1001).
-        crf: constant quality in place of the quality word's own, 0 (best) to 51; NVENC calls it CQ.
+        crf: constant quality in place of the quality word's own, 1 (best) to 51; NVENC calls it CQ.
         bitrate: bits a second to keep to in place of a constant quality, 50 thousand to 500 million.
     """
 
@@ -115,8 +120,8 @@ class EncoderOptions:
             raise InvalidValueError(
                 f"{self.fps} frames a second", remedy=f"give a Fraction above 0, at most {_LARGEST_RATE}"
             )
-        if self.crf is not None and not 0 <= self.crf <= _LARGEST_CRF:
-            raise InvalidValueError(f"crf {self.crf}", remedy=f"choose 0 to {_LARGEST_CRF}")
+        if self.crf is not None and not _CRF[0] <= self.crf <= _CRF[1]:
+            raise InvalidValueError(f"crf {self.crf}", remedy=f"choose {_CRF[0]} to {_CRF[1]}")
         if self.bitrate is not None and self.bitrate not in _BITRATES:
             raise InvalidValueError(
                 f"{self.bitrate} bits a second", remedy=f"choose {_BITRATES.start} to {_BITRATES.stop - 1}"
@@ -197,6 +202,8 @@ def _opening_problem(name: str, options: EncoderOptions, size: tuple[int, int]) 
 
 
 def _configure(context: VideoCodecContext, name: str, options: EncoderOptions, size: tuple[int, int]) -> None:
+    if name == "libsvtav1":
+        os.environ.setdefault("SVT_LOG", "1")  # errors only; else it tells of itself each time that it opens
     context.height, context.width = size
     context.pix_fmt = "nv12" if name in _NV12 else "yuv420p"
     context.framerate = options.fps
@@ -214,8 +221,14 @@ def tag_colours(context: VideoCodecContext) -> None:
     """Writes into the stream what its colours mean: BT.709, TV range."""
     context.colorspace = Colorspace.ITU709
     context.color_range = ColorRange.MPEG
-    context.color_primaries = ColorPrimaries.BT709
-    context.color_trc = ColorTrc.BT709
+    context.color_primaries = context.color_trc = _BT709
+
+
+def tag_frame(frame: VideoFrame) -> None:
+    """The same for a frame, as far as PyAV can: before 17, frames have no primaries and no transfer."""
+    frame.colorspace, frame.color_range = Colorspace.ITU709, ColorRange.MPEG
+    if hasattr(frame, "color_primaries"):
+        frame.color_primaries = frame.color_trc = _BT709
 
 
 def key_frame_distance(options: EncoderOptions) -> int:

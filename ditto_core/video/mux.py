@@ -17,10 +17,10 @@ from torch import Tensor
 from ..errors import InvalidValueError
 from ..files import replaced_file
 from ..render.colour import rgb_to_nv12
-from .containers import FRAGMENTED_MP4, Container, check_fits, container_of
+from .containers import FRAGMENTED_MP4, Container, check_fits, check_texts, container_of
 from .copies import StreamCopy
 from .encoder import EncoderOptions, add_video_stream, check_size, choose_encoder
-from .muxer import Muxer, VideoWriteError
+from .muxer import Muxer
 from .pictures import FrameMaker
 from .retime import Retimer
 from .sound import SoundSource
@@ -67,9 +67,8 @@ def video_file(
     """
     path = Path(path)
     container = container_of(path, fragmented=fragmented)
-    if path.is_dir():
-        raise VideoWriteError(path, "is a folder", remedy="name a file")
     check_size(size)
+    check_texts(metadata or {})
     with replaced_file(path) as partial:
         writer = VideoWriter(
             path,

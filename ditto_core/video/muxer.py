@@ -19,6 +19,7 @@ from ..errors import FileError
 from .containers import Container
 from .copies import StreamCopy
 from .sound import SoundSource, SoundTrack
+from .targets import FileTarget, Target
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -54,10 +55,9 @@ class Muxer:
         self.first_packet_at: float | None = None
         self._path, self._copies = path, tuple(copies)
         self._sound: SoundTrack | None = None
-        # an absolute name, so that nothing in it reads as a protocol
-        file = os.path.abspath(target) if isinstance(target, Path) else target
         with self.typed_errors():
-            self.container = av.open(file, "w", format=container.name, container_options=container.options)
+            self._target = self._opened(target, container)
+            self.container = av.open(self._target, "w", format=container.name, container_options=container.options)
         self.container.metadata.update(metadata)
 
     def add_streams(self, video: VideoStream, sound: SoundSource | None, fps: Fraction) -> None:
@@ -93,6 +93,8 @@ class Muxer:
             if self._sound is not None:
                 self._mux(self._sound.last_packets())
             self.container.close()
+            self._close_target()
+            self._check_target()
         for copy in self._copies:
             copy.finish()
 
@@ -102,13 +104,14 @@ class Muxer:
             copy.abandon()
         with contextlib.suppress(av.FFmpegError, OSError):
             self.container.close()
+        self._close_target()
 
     @contextlib.contextmanager
     def typed_errors(self) -> Iterator[None]:
         """FFmpeg's errors as errors of this file."""
         try:
             yield
-        except av.FFmpegError as error:
+        except (av.FFmpegError, OSError) as error:
             room = error.errno in _NO_ROOM
             raise VideoWriteError(
                 self._path,
@@ -116,10 +119,28 @@ class Muxer:
                 remedy="make room on the disk" if room else "try another folder or another encoder",
             ) from error
 
+    @staticmethod
+    def _opened(target: Path | str | BinaryIO, container: Container) -> Any:
+        """What PyAV writes to: a file by its name only where the muxer reads it again."""
+        if not isinstance(target, Path):
+            return target
+        if container.reads_back:
+            return os.path.abspath(target)  # so that nothing in it reads as a protocol
+        return FileTarget(target)
+
+    def _check_target(self) -> None:
+        if isinstance(self._target, Target):
+            self._target.check()
+
+    def _close_target(self) -> None:
+        if isinstance(self._target, FileTarget):
+            self._target.close()
+
     def _mux(self, packets: Iterable[av.Packet[Any]]) -> None:
         for packet in packets:
             if self.first_packet_at is None and packet.stream is self._video:
                 self.first_packet_at = time.perf_counter()
             self.container.mux(packet)
+            self._check_target()
             for copy in self._copies:
                 copy.add(packet, self.container)

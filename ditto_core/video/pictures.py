@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import av
 import torch
 from av.video.frame import VideoFrame
-from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from torch import Tensor
 
 from ..render.colour import nv12_planes
-from .encoder import NVENC
+from .encoder import NVENC, tag_frame
+
+_IN_PLACE_FROM = 18
+"""PyAV's first version that is known to take planes in place, and those of CUDA."""
 
 
 class FrameMaker:
@@ -30,7 +32,7 @@ class FrameMaker:
 
     def __init__(self, encoder: str, device: torch.device) -> None:
         self.bytes_copied = 0
-        self._in_place = hasattr(VideoFrame, "from_dlpack")
+        self._in_place = int(av.__version__.partition(".")[0]) >= _IN_PLACE_FROM
         self._on_gpu = device.type == "cuda" and encoder in NVENC and self._in_place
         self._cuda = av.video.frame.CudaContext(device_id=device.index or 0) if self._on_gpu else None
 
@@ -55,8 +57,7 @@ class FrameMaker:
             pictures = torch.empty(pictures.shape, dtype=torch.uint8, pin_memory=True).copy_(pictures)
         for picture in pictures:
             frame = self._frame(picture)
-            frame.colorspace, frame.color_range = Colorspace.ITU709, ColorRange.MPEG
-            frame.color_primaries, frame.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
+            tag_frame(frame)
             yield frame
 
     def _frame(self, picture: Tensor) -> VideoFrame:

@@ -10,6 +10,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from ..errors import InvalidValueError
+
+_LARGEST_DENOMINATOR = 10_000
+_NTSC_WITHIN = Fraction(5, 1000)
+"""Half of a step of 0.01: 23.98, 29.97 and 59.94 are rates of 1000/1001."""
+
 
 def shown_frame(number: int, source_fps: Fraction, fps: Fraction) -> int:
     """The source frame nearest in time to an output frame; the earlier one where two are equally near."""
@@ -19,6 +25,20 @@ def shown_frame(number: int, source_fps: Fraction, fps: Fraction) -> int:
 def frame_count(source_frames: int, source_fps: Fraction, fps: Fraction) -> int:
     """Output frames for so many source frames: as many as cover their duration."""
     return math.ceil(source_frames * fps / source_fps)
+
+
+def exact_rate(fps: float) -> Fraction:
+    """The frame rate that a number with two or three decimals means: 29.97 is 30000/1001.
+
+    Raises:
+        InvalidValueError: it is no number above 0.
+    """
+    if not (math.isfinite(fps) and fps > 0):
+        raise InvalidValueError(f"{fps} frames a second", remedy="give a number from 0.1 to 240")
+    film = Fraction(round(fps * 1001 / 1000) * 1000, 1001)
+    if fps != round(fps) and abs(film - Fraction(fps)) < _NTSC_WITHIN:
+        return film
+    return Fraction(fps).limit_denominator(_LARGEST_DENOMINATOR)
 
 
 class Retimer:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
+
+import av
 
 from ..errors import InvalidValueError, MissingPackageError
 from .containers import FLV, FRAGMENTED_MP4, TS, Container
@@ -16,6 +19,7 @@ from .encoder import EncoderOptions
 from .mux import VideoWriter, video_stream
 from .muxer import VideoWriteError
 from .sound import SoundSource
+from .targets import Target as ByteTarget
 
 NETWORK = {"rtmp": FLV, "rtmps": FLV, "srt": TS, "udp": TS, "tcp": TS}
 """Protocols of FFmpeg, and what they carry; all other addresses are fsspec's."""
@@ -106,14 +110,23 @@ def stream_sink(
             ) as writer:
                 yield writer
         except VideoWriteError as error:
-            # the chain would show the whole address
+            # "from None": the chain would show the whole address
+            if isinstance(error.__cause__, av.ProtocolNotFoundError):
+                raise SinkError(
+                    f"{name}: the FFmpeg in this PyAV has no {urlsplit(name).scheme}",
+                    remedy="use another protocol, or a PyAV that is built with an FFmpeg that has it",
+                ) from None
             problem = error.problem.partition(": ")[2]
             raise SinkError(f"{name}: {problem}", remedy="see whether the other end answers") from None
 
 
 @contextlib.contextmanager
 def stream_copy(
-    target: Target, *, container: Container | None = None, begun: Callable[[str | None], None] | None = None
+    target: Target,
+    *,
+    container: Container | None = None,
+    begun: Callable[[str | None], None] | None = None,
+    may_break: bool = False,
 ) -> Iterator[StreamCopy]:
     """Opens a target for a copy of what is written to a file meanwhile; see `mux.video_file`.
 
@@ -121,6 +134,7 @@ def stream_copy(
         target: see `stream_sink`.
         container: the format of an object or a function; by default fragmented MP4.
         begun: called before the first byte with what a browser calls such a video; see `copies.media_type`.
+        may_break: keeps the file where the copy breaks after its beginning; the copy's `problem` tells.
 
     Yields:
         The copy, for one video.
@@ -128,15 +142,21 @@ def stream_copy(
     Raises:
         InvalidValueError: the name does not fit.
         MissingPackageError: fsspec, or what it needs for such an address, is not installed.
-        SinkError: the target can't be opened, or broke midway.
+        SinkError: the target can't be opened, or broke midway where it may not.
     """
     name, chosen = sink_name(target), container_for(target, container=container)
-    with _opened(target, name) as opened:
-        copy = StreamCopy(opened, chosen, name=name, begun=begun)
-        try:
-            yield copy
-        finally:
-            copy.abandon()
+    copy: StreamCopy | None = None
+    try:
+        with _opened(target, name) as opened:
+            copy = StreamCopy(opened, chosen, name=name, begun=begun, may_break=may_break)
+            try:
+                yield copy
+            finally:
+                copy.abandon()
+    except SinkError as error:
+        if not may_break or copy is None or not copy.is_finished:
+            raise
+        copy.problem = copy.problem or error
 
 
 def _is_address(target: str | Path) -> bool:
@@ -155,7 +175,7 @@ def _opened(target: Target, name: str) -> Iterator[BinaryIO | str]:
                 f"{name}: can't be written ({error.strerror})", remedy="choose a folder that exists and is writable"
             ) from error
         with file:
-            yield _guarded(file.write, name)
+            yield _guarded(_whole(file), name)
     elif urlsplit(str(target)).scheme.lower() in NETWORK:
         yield str(target)
     else:
@@ -193,26 +213,29 @@ def _remote(target: str, name: str) -> Iterator[Any]:
         raise SinkError(f"{name}: can't be finished ({type(error).__name__})", remedy="check the access") from None
 
 
-class _Guarded:
-    """Bytes to a function; the first error is told by name, and what a muxer still writes after it is dropped."""
+class _Guarded(ByteTarget):
+    """Bytes to a function, whose first error is told by name."""
 
     def __init__(self, write: Callable[[bytes], object], name: str) -> None:
-        self._write, self._name = write, name
-        self._count, self._is_broken = 0, False
+        super().__init__(write)
+        self._name = name
 
-    def write(self, data: bytes) -> int:
-        if self._is_broken:
-            return len(data)
-        try:
-            self._write(data)
-        except Exception as error:  # whatever the target raises
-            self._is_broken = True
-            raise SinkError(
-                f"{self._name}: broke after {self._count} bytes ({type(error).__name__}: {error})",
-                remedy="see why it takes no more; what it took can be played",
-            ) from error
-        self._count += len(data)
-        return len(data)
+    def typed(self, error: Exception) -> Exception:
+        return SinkError(
+            f"{self._name}: broke after {self._count} bytes ({type(error).__name__}: {error})",
+            remedy="see why it takes no more; what it took can be played",
+        )
+
+
+def _whole(file: FileIO) -> Callable[[bytes], None]:
+    """Writes every byte at once, where a system may take only some, as just before a disk is full."""
+
+    def write(data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
+
+    return write
 
 
 def _guarded(write: Callable[[bytes], object], name: str) -> BinaryIO:

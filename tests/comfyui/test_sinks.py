@@ -99,6 +99,24 @@ def test_a_sink_that_breaks_is_named_and_nothing_is_left(server: ComfyServer, se
     assert sender.run(sending("", filename_prefix="after/video")).succeeded
 
 
+def test_a_sink_that_breaks_midway_does_not_take_the_file_with_it(tmp_path: Path) -> None:
+    """The other end goes away; the file is whole, and the report names what went wrong, but no key."""
+    leaver = Receiver(limit=1)
+    with ComfyServer(tmp_path / "base", environment={"DITTO_ALLOWED_SINKS": leaver.address}) as server:
+        leaver.start()
+        with ComfyClient(server.url) as client:
+            prompt = replaced(short(api("offline"), 4), "Video", sink=f"{leaver.address}?key={KEY}", quality="live")
+            writer = next(key for key, node in prompt.items() if node["class_type"] == "NVENCVideoWriter")
+            prompt["report"] = {"class_type": "PreviewAny", "inputs": {"source": [writer, 1]}}
+            run = client.run(prompt)
+            assert run.succeeded, run.events[-1]
+            leaver.join()
+            report = json.loads(run.outputs["report"]["text"][0])
+            assert leaver.address in report["sink_error"] and KEY not in report["sink_error"]
+            file = decoded(client.view(run.outputs[writer]["images"][0]))
+            assert len(file.pictures) == report["frames"]
+
+
 @pytest.mark.parametrize(
     "sink", [f"tcp://127.0.0.1:10?key={KEY}", f"memory://bucket/{KEY}", f"rtmp://127.0.0.1/{KEY}", f"/{KEY}.mp4"]
 )

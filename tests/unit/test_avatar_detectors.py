@@ -111,7 +111,7 @@ def test_missing_files_are_named_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "ditto_onnx" / "insightface_det.onnx").unlink()
     (tmp_path / "face_landmarker.task").touch()
     assert missing_files(tmp_path) == ("insightface_det.onnx or det_10g.onnx", "face_mesh.onnx")
-    with pytest.raises(MissingDetectorsError, match=r"det_10g.onnx.*face_mesh.onnx.*\.task file is not read.*a box, or"):
+    with pytest.raises(MissingDetectorsError, match=r"det_10g.onnx.*face_mesh.*\.task file is not read.*a box, or"):
         OnnxFaceAnalysis(tmp_path)
 
 

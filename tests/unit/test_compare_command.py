@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -15,8 +16,10 @@ from ditto_core.cli import main
 from ditto_core.errors import DittoError
 from ditto_core.media import read_image
 from ditto_core.quality import FaceTrack, compare_videos
+from ditto_core.quality.clips import ClipMeter
 from ditto_core.speech import Sound
 from ditto_core.video import EncoderOptions, video_file
+from ditto_core.video.retime import frame_count, shown_frame
 
 FRAMES, SIDE, RATE = 100, 192, 48000
 MOUTH = (80, 110, 112, 138)
@@ -191,7 +194,7 @@ def test_what_can_not_be_measured_is_said(reference, folder, capsys):
     assert main(["compare", str(reference), str(smaller)]) == 0
     text = capsys.readouterr().out
     assert "not measured: pictures: sizes differ: 192x192 and 128x192" in text
-    assert "not measured: aperture" in text and "--mouth-box" in text and "a sound is silent" in text
+    assert "not measured: aperture" in text and "mouth's box" in text and "a sound is silent" in text
 
 
 def test_the_picture_shows_the_frames_asked_for(reference, track, folder, tmp_path):
@@ -211,6 +214,8 @@ def test_the_picture_shows_the_frames_asked_for(reference, track, folder, tmp_pa
     [
         (["--mouth-box", "1,2,3"], "4 whole numbers"),
         (["--mouth-box", "1,2,0,4"], "area"),
+        (["--mouth-box", "5000,5000,10,10"], "within the picture"),
+        (["--mouth-box", "180,100,20,10"], "within the picture"),
         (["--frames", "a,b"], "--frames a,b"),
         (["--track", "nowhere.json"], "nowhere.json"),
         (["--plots", "nowhere"], "no folder"),
@@ -232,6 +237,8 @@ def test_bad_options_are_one_line_and_exit_code_2(options, message, reference, c
         '{"mouth_polygons": [[[0, 0], [1, 1], [0, 1e9]]], "face_boxes": [[0, 0, 2, 2]], "size": [2, 2]}',
         '{"mouth_polygons": [[[0, 0], [1, 1], [0, 1]]], "face_boxes": [[5, 0, 2, 2]], "size": [2, 2]}',
         '{"mouth_polygons": [[[0, 0], [1, 1], [0, 1]]], "face_boxes": [], "size": [2, 2]}',
+        '{"mouth_polygons": [[[0, 0], [1, 1], [0, 1]]], "face_boxes": [[0, 0, 2, 2]], "size": [2, 2], "fps": "1/0"}',
+        '{"mouth_polygons": [[[0, 0], [1, 1], [0, 1]]], "face_boxes": [[0, 0, 2, 2]], "size": [2, 2], "fps": "1e9"}',
     ],
 )
 def test_a_report_of_another_form_is_refused(report, tmp_path):
@@ -244,6 +251,29 @@ def test_a_track_of_another_video_is_refused(track, folder, reference):
     other = written(folder / "other.mp4", [p[:, :128].copy() for p in talk()[:5]], voice())
     with pytest.raises(DittoError, match="128x192"):
         compare_videos(other, other, track=FaceTrack.read(track))
+
+
+@pytest.mark.parametrize("rate", [Fraction(30000, 1001), Fraction(50), Fraction(24)])
+def test_the_track_of_a_retimed_render_follows_the_frames_that_are_shown(rate, tmp_path):
+    """A mouth that moves: the aperture of each frame is that of the rendered frame that it shows."""
+    left, top, right, bottom = MOUTH
+    polygons = [[[left + i, top], [right + i, top], [right + i, bottom], [left + i, bottom]] for i in range(FRAMES)]
+    rendered = np.zeros((FRAMES, SIDE, SIDE, 3), np.uint8)
+    for i, ((x, y), *_) in enumerate(polygons):
+        rendered[i] = 200
+        rendered[i, y : y + 3 + i % 5, x : x + 6] = 10
+    report = {"size": [SIDE, SIDE], "mouth_polygons": polygons, "face_boxes": [list(FACE)] * FRAMES}
+    plain = FaceTrack.of_report(report)
+    track = FaceTrack.of_report({**report, "source_fps": "25", "fps": str(rate)})
+    shown = [shown_frame(i, Fraction(25), rate) for i in range(len(track))]
+    apertures = []
+    for chosen, frames in ((plain, range(FRAMES)), (track, shown)):
+        meter = ClipMeter(chosen)
+        for i in frames:
+            meter.add(rendered[min(i, FRAMES - 1)])
+        apertures.append(meter.courses().apertures)
+    assert len(track) == frame_count(FRAMES, Fraction(25), rate) == len(apertures[1])
+    assert apertures[1].tolist() == [apertures[0][min(i, FRAMES - 1)] for i in shown]
 
 
 def test_a_cancelled_comparison_stops(reference):

@@ -186,6 +186,7 @@ def test_the_file_has_the_rate_that_was_asked_for(tmp_path, rate, frames) -> Non
         assert file.streams.video[0].average_rate == rate and file.streams.video[0].frames == frames
         assert not file.streams.audio
     assert report["size"] == [48, 32] and report["fps"] == str(rate) and not report["mouth_polygons"]
+    assert report["frames"] == frames and report["source_fps"] == "30000/1001"
 
 
 def test_nv12_is_the_same_picture(frames, whole) -> None:

@@ -35,6 +35,9 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.time += max(0.0, seconds)
 
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
+
 
 class Frames:
     """A session whose frame n is made at a time of its own."""
@@ -104,6 +107,44 @@ def test_a_slow_player_catches_up_and_loses_no_sound() -> None:
         clock.time += 0.07
     assert shown[0] == 0 and len(shown) < 70 and player.dropped == 100 - len(shown)
     assert np.array_equal(np.rint(np.concatenate(heard, axis=1)[0] * 32767), np.arange(64000))
+
+
+@pytest.mark.parametrize("work_s", [0.0, 0.07])
+def test_an_event_loop_shows_the_same_frames_at_the_same_time(work_s) -> None:
+    """Also where the player is slow; picture and sound stay in step through what is dropped."""
+
+    def player() -> tuple[PacedFrames, Clock]:
+        clock = Clock()
+        return PacedFrames(Frames(clock, [0.0] * 100), clock), clock
+
+    async def shown_by_a_loop() -> list[tuple[int, float]]:
+        frames, clock = player()
+        shown = []
+        async for frame in frames:
+            shown.append((frame.number, clock.now()))
+            clock.time += work_s
+        return shown
+
+    async def media() -> tuple[list[Fraction], int]:
+        frames, clock = player()
+        row = MediaFrames(frames)
+        pictures, samples = [], 0
+        while (picture := await row.next_video()) is not None:
+            pictures.append(picture.pts * picture.time_base)
+            sound = await row.next_audio()
+            samples += sound.samples
+            assert (sound.pts + sound.samples) * sound.time_base == pictures[-1] + Fraction(1, 25)
+            clock.time += work_s
+        return pictures, samples
+
+    frames, clock = player()
+    wanted = []
+    for frame in frames:
+        wanted.append((frame.number, clock.now()))
+        clock.time += work_s
+    assert asyncio.run(shown_by_a_loop()) == wanted
+    pictures, samples = asyncio.run(media())
+    assert pictures == [Fraction(number, 25) for number, _ in wanted] and samples == 64000
 
 
 def test_a_late_frame_is_shown_where_nothing_newer_is_made() -> None:

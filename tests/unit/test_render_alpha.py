@@ -112,9 +112,14 @@ def test_prores_4444_keeps_colour_alpha_and_sound(tmp_path: Path) -> None:
         audio = container.streams.audio[0]
         assert float(audio.duration * audio.time_base) == pytest.approx(0.4, abs=0.001)
         frames = list(container.decode(video=0))
+        container.seek(0)
+        packet = next(packet for packet in container.demux(video=0) if packet.size)
+        header = bytes(packet)[8 + 14 : 8 + 17]
+        context = container.streams.video[0].codec_context
+        assert (context.colorspace, context.color_range, context.color_primaries, context.color_trc) == (1, 1, 1, 1)
+        assert header == b"\1\1\1", "primaries, transfer and matrix of the frame itself"
     assert len(frames) == 10
     assert frames[0].format.name.startswith("yuva444p")
-    assert frames[0].colorspace == 1
     error = np.abs(rgba_of(frames[3]).astype(int) - pictures[3].numpy())
     assert error[..., 3].max() <= 1
     assert error[..., :3].mean() < 2
@@ -143,6 +148,14 @@ def test_a_stop_midway_leaves_nothing(name: str, tmp_path: Path) -> None:
         raise KeyboardInterrupt
     with pytest.raises(VideoWriteError, match="no frame"), alpha_file(tmp_path / name, size=SIZE):
         pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.mov", "out"])
+def test_an_error_of_the_rendering_is_not_one_of_the_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="the camera is gone"), alpha_file(tmp_path / name, size=SIZE) as writer:
+        writer.write(ramp())
+        raise OSError("the camera is gone")
     assert not list(tmp_path.iterdir())
 
 

@@ -165,6 +165,20 @@ def test_a_frame_rate_is_a_number_above_0(rate, tmp_path, capsys):
     assert ended.value.code == 2 and f"{rate!r} is no frame rate" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("out", ["x.mov", "folder"])
+def test_settings_of_an_encoder_are_refused_for_pictures_with_alpha(out, short, tmp_path, capsys):
+    settings = ["--encoder", "h264_nvenc", "--crf", "3", "--quality", "live", "--fragmented"]
+    assert render(tmp_path / out, *settings, speech=short) == 2
+    assert "--encoder, --quality, --crf, --fragmented for" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forgotten_ending_is_named(short, tmp_path, capsys):
+    assert render(tmp_path / "q", speech=short) == 2
+    told = capsys.readouterr().err
+    assert "no ending" in told and "PNG files with alpha" in told and "presenter before a green screen" in told
+
+
 def test_alpha_without_a_green_screen_says_what_it_needs(short, tmp_path, capsys):
     assert render(tmp_path / "video.mov", speech=short) == 2
     told = capsys.readouterr().err

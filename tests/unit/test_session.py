@@ -29,7 +29,6 @@ from ditto_core.pipeline.speech_frames import SpeechFrames
 from ditto_core.pipeline.stream_frames import StreamFrames
 from ditto_core.render import RenderOptions
 from ditto_core.speech import Sound, recipe_hubert
-from ditto_core.speech.windows import ROW_SAMPLES
 
 PRESENTER = Path(__file__).parents[2] / "ditto_core" / "bundled" / "presenter.png"
 
@@ -88,7 +87,7 @@ def settle(session: Session) -> None:
         time.sleep(0.001)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     frames=st.sampled_from((0.01, 1, 7.5, 18, 26)),
     form=st.sampled_from(((16000, 1), (48000, 2), (44100, 1), (11025, 1))),
@@ -138,14 +137,17 @@ def test_pushes_of_one_sample_make_no_difference(parts) -> None:
     assert torch.equal(found, whole(parts, sound, 8000, motion=QUICK))
 
 
-@pytest.mark.parametrize("hop", [1, 4, 5])
-@pytest.mark.parametrize("plan", [("low-latency", 8), ("low-latency", 3), ("upstream-online", 10), ("offline", 13)])
-def test_frames_come_with_the_sample_that_the_plan_names(parts, plan, hop) -> None:
+@pytest.mark.parametrize(
+    "name, chunk, hop",
+    [("low-latency", 8, 5), ("low-latency", 3, 1), ("upstream-online", 10, 4), ("upstream-online", 4, 5)],
+)
+def test_frames_come_with_the_sample_that_the_plan_names(parts, name, chunk, hop) -> None:
     """Not a sample earlier, although the session has done all that it can; and without waiting for the end."""
-    plan = dataclasses.replace(plan_of(*plan), hop=hop)
-    sound, pushed, taken = noise(90), 0, 0
+    plan = dataclasses.replace(plan_of(name, chunk), hop=hop)
+    sound, pushed, taken = noise(60), 0, 0
     with Session(**parts, motion=dataclasses.replace(QUICK, plan=plan)) as session:
-        while (needed := plan.samples_needed(taken)) < sound.shape[1]:
+        while taken <= plan.chunk:
+            needed = plan.samples_needed(taken)
             for stop in (needed - 1, needed):
                 settle(session)
                 assert session.take() is None
@@ -158,7 +160,6 @@ def test_frames_come_with_the_sample_that_the_plan_names(parts, plan, hop) -> No
                     settle(session)
                 assert frame.number == number
             taken = ready
-    assert taken >= 20
 
 
 def test_sound_with_gaps_and_bursts_gives_the_same_frames(parts) -> None:

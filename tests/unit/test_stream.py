@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 
 import av
@@ -92,6 +93,41 @@ def test_a_feed_that_fails_and_a_target_that_breaks_end_the_stream(parts) -> Non
     assert threading.active_count() <= threads
     with Session(**parts) as session, pytest.raises(SessionError, match="without a frame"):
         stream_video(session, [], io.BytesIO(), video=LIVE)
+
+
+class Counting(TorchBackend):
+    drawn = 0
+
+    def faces(self, f_s, x_s, x_d):
+        self.drawn += 1
+        return super().faces(f_s, x_s, x_d)
+
+
+def test_a_slow_target_holds_everything_up_and_loses_nothing(parts) -> None:
+    """While it takes nothing, the feed and all stages come to a halt; then the whole stream arrives."""
+    backend, goes_on, taken = Counting(parts["models"]), threading.Event(), io.BytesIO()
+
+    def slow(data: bytes) -> None:
+        if not goes_on.wait(60):
+            goes_on.set()
+        taken.write(data)
+
+    def at_rest(session: Session) -> bool:
+        with session._crew.changed:
+            return len(session._drawn) == 4 and len(session._crew.changed._waiters) == 4
+
+    with Session(**{**parts, "backend": backend}) as session:
+        source = blocks(noise(200), 640)
+        stream = threading.Thread(target=stream_video, args=(session, source, slow), kwargs={"video": LIVE})
+        stream.start()
+        while not at_rest(session):
+            assert stream.is_alive()
+            time.sleep(0.01)
+        assert session.pending < 2.5 and backend.drawn < 15
+        goes_on.set()
+        stream.join()
+    with av.open(io.BytesIO(taken.getvalue())) as file:
+        assert sum(1 for _ in file.decode(video=0)) == 200
 
 
 class ManualClock:

@@ -132,6 +132,36 @@ def test_a_copy_that_breaks_ends_the_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_copy_that_may_break_leaves_the_file(tmp_path: Path) -> None:
+    write(tmp_path / "alone.mp4")
+    with stream_copy(Full(), may_break=True) as opened:
+        write(tmp_path / "file.mp4", opened)
+    assert "disk: broke after" in str(opened.problem)
+    assert packets(tmp_path / "file.mp4", "video") == packets(tmp_path / "alone.mp4", "video")
+    with pytest.raises(SinkError), stream_copy("tcp://127.0.0.1:9", may_break=True) as opened:
+        write(tmp_path / "never.mp4", opened)
+    assert not (tmp_path / "never.mp4").exists()
+
+
+@pytest.mark.parametrize("ending", ["ts", "mp4"])
+def test_an_error_in_a_copy_s_last_bytes_is_told(tmp_path: Path, ending: str) -> None:
+    """On a full disk, all but the last bytes of a copy may have had room."""
+    whole = tmp_path / f"whole.{ending}"
+    with stream_copy(str(whole)) as opened:
+        write(tmp_path / "file.mp4", opened)
+    written = [0]
+
+    def take(data: bytes) -> None:
+        written[0] += len(data)
+        if written[0] >= whole.stat().st_size:
+            raise OSError("no room")
+
+    take.name = f"a.{ending}"  # type: ignore[attr-defined]
+    with pytest.raises(SinkError, match="no room"):
+        with stream_copy(take, container=TS if ending == "ts" else None) as opened:
+            write(tmp_path / "file.mp4", opened)
+
+
 def test_nobody_listens_and_the_key_is_not_told(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match=r"tcp://127.0.0.1:9: could not be written") as caught:
         with stream_copy("tcp://127.0.0.1:9?key=hunter2") as opened:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ditto_core.errors import InvalidValueError
 from ditto_core.video import ENCODERS, QUALITIES, EncoderError, EncoderOptions, choose_encoder, video_file
+from ditto_core.video.encoder import NVENC, encoder_settings, key_frame_distance
 
 SIZE = (128, 192)
 NAMES = ENCODERS[1:]
@@ -115,8 +116,22 @@ def test_colours_are_bt709_in_tv_range_and_tagged(colour: tuple[int, int, int], 
         writer.write(np.broadcast_to(np.array(colour, np.uint8), (3, *SIZE, 3)))
     frame = decode(tmp_path / "a.mp4")[1]
     assert np.abs(to_rgb(frame) - colour).max() <= 2
-    assert (frame.colorspace, frame.color_range, frame.color_primaries, frame.color_trc) == (1, 1, 1, 1)
+    with av.open(str(tmp_path / "a.mp4")) as container:
+        context = container.streams.video[0].codec_context
+        next(container.decode(video=0))
+        assert (context.colorspace, context.color_range, context.color_primaries, context.color_trc) == (1, 1, 1, 1)
     assert frame.format.name == "yuv420p"
+
+
+@pytest.mark.parametrize("name", NVENC)
+def test_live_on_nvenc_is_of_least_delay(name: str) -> None:
+    """The settings of NVIDIA's guide for low latency; a card is not needed to see them."""
+    options = EncoderOptions(encoder=name, quality="live", fps=Fraction(30000, 1001))
+    wanted = {"preset": "p1", "tune": "ull", "zerolatency": "1", "delay": "0", "bf": "0", "rc-lookahead": "0"}
+    closed = {"forced-idr": "1", "strict_gop": "1"}
+    settings = encoder_settings(name, options)
+    assert wanted.items() | closed.items() <= settings.items()
+    assert key_frame_distance(options) == 30
 
 
 @pytest.mark.parametrize(

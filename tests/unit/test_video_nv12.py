@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,21 @@ from torch import Tensor
 from ditto_core.errors import FileError, InvalidValueError
 from ditto_core.render import nv12_planes, rgb_to_nv12
 from ditto_core.speech import Sound
-from ditto_core.video import FRAGMENTED_MP4, TS, EncoderError, EncoderOptions, choose_encoder, video_file, video_stream
+from ditto_core.video import (
+    ENCODERS,
+    FRAGMENTED_MP4,
+    TS,
+    EncoderError,
+    EncoderOptions,
+    choose_encoder,
+    video_file,
+    video_stream,
+)
 from ditto_core.video.containers import Container
 
 SIZE = (64, 96)
 PAL, NTSC = Fraction(25), Fraction(30000, 1001)
-LOSSLESS = EncoderOptions(encoder="libx264", quality="live", crf=0)
+NEARLY_LOSSLESS = EncoderOptions(encoder="libx264", quality="live", crf=1)
 
 
 def noise(count: int) -> Tensor:
@@ -40,10 +50,10 @@ def decoded_planes(path: Path | io.BytesIO) -> list[tuple[NDArray[np.uint8], ...
 
 @pytest.mark.parametrize("form", ["nv12", "rgb"])
 def test_every_sample_of_nv12_arrives(form: str, tmp_path: Path) -> None:
-    """Without loss in the encoder the stream holds exactly the planes that were made, no row or column moved."""
+    """With next to no loss in the encoder the stream holds the planes that were made, no row or column moved."""
     rgb = noise(7)
     planes = rgb_to_nv12(rgb)
-    with video_file(tmp_path / "a.mp4", size=SIZE, options=LOSSLESS) as writer:
+    with video_file(tmp_path / "a.mp4", size=SIZE, options=NEARLY_LOSSLESS) as writer:
         if form == "nv12":
             writer.write_nv12(planes[:3])
             writer.write_nv12(planes[3:])
@@ -52,15 +62,15 @@ def test_every_sample_of_nv12_arrives(form: str, tmp_path: Path) -> None:
     read = decoded_planes(tmp_path / "a.mp4")
     assert len(read) == 7
     for (y, u, v), luma, chroma in zip(read, *nv12_planes(planes), strict=True):
-        assert np.array_equal(y, luma)
-        assert np.array_equal(np.stack([u, v], -1), chroma)
+        assert np.abs(y.astype(int) - luma.numpy()).max() <= 2
+        assert np.abs(np.stack([u, v], -1).astype(int) - chroma.numpy()).max() <= 2
 
 
 def test_chroma_lies_on_the_left_column(tmp_path: Path) -> None:
     """As H.264 means it where a stream says nothing: a blue line on an even column colours one sample alone."""
     pictures = torch.zeros(2, *SIZE, 3, dtype=torch.uint8)
     pictures[0, :, 40, 2] = pictures[1, :, 41, 2] = 255
-    with video_file(tmp_path / "a.mp4", size=SIZE, options=LOSSLESS) as writer:
+    with video_file(tmp_path / "a.mp4", size=SIZE, options=NEARLY_LOSSLESS) as writer:
         writer.write(pictures)
     even, odd = (u[10, 19:23].astype(int) - 128 for _, u, _ in decoded_planes(tmp_path / "a.mp4"))
     assert even.tolist() == [0, 56, 0, 0]
@@ -83,8 +93,9 @@ def test_encoders_of_planar_chroma_get_the_same_picture(name: str, tmp_path: Pat
     assert abs(y.mean() - luma.float().mean()) < 2
     assert abs(u.mean() - chroma[..., 0].float().mean()) < 2 and abs(v.mean() - chroma[..., 1].float().mean()) < 2
     with av.open(str(tmp_path / "a.mp4")) as container:
-        frame = next(container.decode(video=0))
-    assert (frame.colorspace, frame.color_range, frame.color_primaries, frame.color_trc) == (1, 1, 1, 1)
+        context = container.streams.video[0].codec_context
+        next(container.decode(video=0))
+        assert (context.colorspace, context.color_range, context.color_primaries, context.color_trc) == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +110,7 @@ def test_encoders_of_planar_chroma_get_the_same_picture(name: str, tmp_path: Pat
 def test_nv12_of_another_shape(pictures: Tensor, tmp_path: Path) -> None:
     with (
         pytest.raises(InvalidValueError, match="frames of shape"),
-        video_file(tmp_path / "a.mp4", size=SIZE, options=LOSSLESS) as writer,
+        video_file(tmp_path / "a.mp4", size=SIZE, options=NEARLY_LOSSLESS) as writer,
     ):
         writer.write_nv12(pictures)
     assert not list(tmp_path.iterdir())
@@ -116,11 +127,28 @@ def test_quality_number_and_bit_rate_are_obeyed(tmp_path: Path) -> None:
     assert 0.5 < sizes["rate"] * 8 / 2 / 200_000 < 1.5
 
 
+@pytest.mark.parametrize("name", ENCODERS[1:])
+def test_a_lower_number_is_a_better_picture(name: str, tmp_path: Path) -> None:
+    pictures, sizes = noise(10), []
+    pictures = pictures.repeat_interleave(4, 1).repeat_interleave(4, 2)
+    for crf in (1, 12, 30, 51):
+        options = EncoderOptions(encoder=name, crf=crf)
+        try:
+            choose_encoder(options, pictures.shape[1:3])
+        except EncoderError as error:
+            pytest.skip(str(error))
+        with video_file(tmp_path / "a.mp4", size=pictures.shape[1:3], options=options) as writer:
+            writer.write(pictures)
+        sizes.append((tmp_path / "a.mp4").stat().st_size)
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 4
+
+
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
         ({"crf": 52}, "crf 52"),
-        ({"crf": -1}, "crf -1"),
+        ({"crf": 0}, "crf 0"),
+        ({"crf": math.nan}, "crf nan"),
         ({"bitrate": 1000}, "1000 bits"),
         ({"crf": 20, "bitrate": 10**6}, "crf 20 and 1000000 bits"),
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ditto_core.video.retime import Retimer, frame_count, shown_frame
+from ditto_core.errors import InvalidValueError
+from ditto_core.video.retime import Retimer, exact_rate, frame_count, shown_frame
 
 RATES = st.sampled_from([Fraction(12), Fraction(24000, 1001), Fraction(25), Fraction(30000, 1001), Fraction(50)])
 NTSC = Fraction(30000, 1001)
@@ -39,3 +42,26 @@ def test_25_in_ntsc_leaves_none_out_and_doubles_every_fifth() -> None:
     doubled = [i for i in range(250) if shown.count(i) == 2]
     assert len(doubled) == 50
     assert all(4 <= b - a <= 6 for a, b in zip(doubled, doubled[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (23.98, Fraction(24000, 1001)),
+        (23.976, Fraction(24000, 1001)),
+        (29.97, Fraction(30000, 1001)),
+        (59.94, Fraction(60000, 1001)),
+        (25.0, Fraction(25)),
+        (24.0, Fraction(24)),
+        (12.5, Fraction(25, 2)),
+        (0.1, Fraction(1, 10)),
+    ],
+)
+def test_a_number_means_a_rate(written: float, meant: Fraction) -> None:
+    assert exact_rate(written) == meant
+
+
+@pytest.mark.parametrize("written", [math.nan, math.inf, 0.0, -25.0])
+def test_no_rate(written: float) -> None:
+    with pytest.raises(InvalidValueError, match="frames a second"):
+        exact_rate(written)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import socket
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import av
@@ -123,6 +127,49 @@ def test_datagrams_arrive() -> None:
             end.sendto(b"end", server.getsockname())
         thread.join()
     assert count(bytes(data[:-3]))[0] == 5
+
+
+LISTENER = """
+import contextlib, json, sys, av
+found = {"video": 0, "audio": 0}
+with av.open(sys.argv[1], options=json.loads(sys.argv[2])) as file, contextlib.suppress(av.FFmpegError):
+    for frame in file.decode():
+        found["audio" if isinstance(frame, av.AudioFrame) else "video"] += getattr(frame, "samples", 1)
+sys.stdout.write(json.dumps(found))
+"""
+"""In a process of its own: PyAV stops all others of its process while it connects."""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_a_server_gets_a_live_stream() -> None:
+    address = f"rtmp://127.0.0.1:{free_port()}/live/{SECRET}"
+    words = [sys.executable, "-c", LISTENER, address, json.dumps({"listen": "1"})]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listener:
+        try:
+            while listener.poll() is None:
+                try:
+                    write_to(address)
+                    break
+                except SinkError as error:  # it does not listen yet
+                    assert "refused" in str(error)
+                    time.sleep(0.05)
+            out, trouble = listener.communicate(timeout=60)
+        finally:
+            listener.kill()
+    assert listener.returncode == 0, trouble
+    found = json.loads(out)
+    assert found["video"] == 60 and abs(found["audio"] - 60 * 1920) <= 2048
+
+
+def test_a_protocol_that_this_ffmpeg_lacks_is_named() -> None:
+    """PyAV's wheels have no SRT; an FFmpeg that has it finds nobody who listens."""
+    with pytest.raises(SinkError, match=r"srt://127.0.0.1:9: .*(no srt|could not be written)") as caught:
+        write_to(f"srt://127.0.0.1:9?connect_timeout=100&passphrase={SECRET}")
+    assert SECRET not in str(caught.value)
 
 
 def test_a_peer_that_goes_away_is_an_error_without_its_password() -> None:

@@ -18,7 +18,7 @@ ENGINE_PRECISIONS = ("fp16", "fp8")
 LARGEST_BATCH = 8
 AUTO = "auto"
 PORTABLE = "portable"
-BUILD_IT = "build it anew with `engine build`"
+BUILD_IT = "build it anew"
 """The remedy for an engine that can't be used."""
 
 _HEX = re.compile(r"[0-9a-f]{64}")
