@@ -308,6 +308,11 @@ def bring_in(*models: Models) -> None:
     comfy.model_management.load_models_gpu([each.patcher for each in models], force_full_load=True)
 
 
+def free_memory() -> int:
+    """Bytes of the machine's own memory that can be taken."""
+    return int(comfy.model_management.get_free_memory(device("cpu")))
+
+
 def _device(word: str) -> device:
     usual = comfy.model_management.get_torch_device()
     if word == "cpu" or (word == "auto" and usual.type != "cuda"):

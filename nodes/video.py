@@ -6,7 +6,6 @@ import contextlib
 import json
 from typing import Any
 
-import comfy.model_management
 import torch
 from comfy_api.latest import InputImpl, io, ui
 
@@ -253,7 +252,7 @@ def _room_for(count: int, height: int, width: int) -> torch.Tensor:
         InvalidValueError: there is not as much memory.
     """
     needed = count * height * width * 3 * 4
-    free = comfy.model_management.get_free_memory(torch.device("cpu"))
+    free = host.free_memory()
     if needed > free:
         raise InvalidValueError(
             f"{count} frames of {width}x{height}, {needed / 1e9:.1f} GB, where {free / 1e9:.1f} GB of memory are free",
