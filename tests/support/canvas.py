@@ -145,9 +145,10 @@ class Canvas:
         )
 
     def wait_for_video(self) -> Locator:
-        """Waits for a video that can play inside the page."""
+        """Waits for a finished video that can play inside the page; one that is still made comes from elsewhere."""
         self.page.wait_for_function(
-            "() => [...document.querySelectorAll('video')].some(video => video.readyState >= 3)"
+            """() => [...document.querySelectorAll('video')].some(
+                video => video.readyState >= 3 && video.currentSrc.includes('/view?'))"""
         )
         return self.page.locator("video").first
 
