@@ -15,10 +15,10 @@ class _OperatorsBeforeTorchvision(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path=None, target=None):
         if fullname == "torchvision":
             sys.meta_path.remove(self)
-            import torch
+            from torch import library
 
             for name in ("nms", "qnms"):
-                torch.library.define(f"torchvision::{name}", "(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+                library.define(f"torchvision::{name}", "(Tensor boxes, Tensor scores, float threshold) -> Tensor")
         return None
 
 
