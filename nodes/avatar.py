@@ -7,7 +7,6 @@ from typing import Any
 from comfy_api.latest import io
 
 from ..ditto_core.avatar import Avatar, CropRequest, analysis_for, register
-from ..ditto_core.errors import InvalidValueError
 from . import host, media, paths
 from .types import CATEGORY, AvatarType, Models, ModelsType, check_choices, verdict
 
@@ -203,13 +202,3 @@ class DittoLoadAvatar(io.ComfyNode):
 
 def _check_crop(word: str) -> None:
     check_choices({"crop": (word, _CROPS)})
-
-
-def prefix_problem(prefix: str | None) -> str | None:
-    """Why a file name's prefix can't be used, if so; None where it comes by a link."""
-    try:
-        if prefix is not None:
-            host.check_prefix(prefix)
-    except InvalidValueError as error:
-        return str(error)
-    return None

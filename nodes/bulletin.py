@@ -9,9 +9,9 @@ from typing import Any
 from comfy_api.latest import io
 
 from ..ditto_core.avatar import open_avatar
+from ..ditto_core.bulletin.canvas import BulletinRow, read_bulletin, row_at
 from ..ditto_core.errors import InvalidValueError
 from ..ditto_core.motion.conditions import Emotion
-from ..ditto_core.pipeline.segments import BulletinRow, read_bulletin, row_at
 from . import host, media, paths
 from .types import CATEGORY, AvatarType, EmotionType, Models, ModelsType, verdict
 

@@ -16,9 +16,8 @@ from ..ditto_core.video import ENCODERS, QUALITIES, EncoderOptions, StreamCopy
 from ..ditto_core.video.retime import exact_rate
 from ..ditto_core.video.sinks import sink_name, stream_copy
 from . import host, live, media, sinks
-from .avatar import prefix_problem
 from .pulling import Origin, Preview, ReportedFrames
-from .types import CATEGORY, FramesType, VideoFrames, choices_problem
+from .types import CATEGORY, FramesType, VideoFrames, choices_problem, verdict
 
 _ENDINGS = {"mp4": ".mp4", "mp4 (fragmented)": ".mp4", "ts": ".ts"}
 _CONTAINERS = tuple(_ENDINGS)
@@ -115,7 +114,7 @@ class NVENCVideoWriter(io.ComfyNode):
                 "container": (container, _CONTAINERS),
             }
         )
-        return problem or prefix_problem(filename_prefix) or sink_problem(sink) or True
+        return problem or sink_problem(sink) or verdict(host.check_prefix, filename_prefix)
 
     @classmethod
     def execute(

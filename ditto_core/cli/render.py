@@ -23,10 +23,11 @@ from ..media import read_image
 from ..motion.conditions import EMOTIONS
 from ..networks.presets import WINDOW_ROWS
 from ..pipeline.backdrop import BackdropFrames
-from ..pipeline.motion import MotionOptions, Progress
+from ..pipeline.motion import MotionOptions
 from ..pipeline.plan import PLAN_NAMES, Plan, named_plan
 from ..pipeline.speech_frames import SpeechFrames
 from ..pipeline.write import write_alpha, write_video
+from ..progress import Progress
 from ..render import GreenScreen, RenderOptions
 from ..speech import read_sound, speech_encoder_for
 from ..video import ENCODERS, QUALITIES, EncoderOptions

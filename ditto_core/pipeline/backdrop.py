@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ..progress import Progress
 from ..render import GreenScreen, RenderedFrames, fitted_background, rgb_to_nv12
 from .frames import Colour, WrappedFrames
-from .motion import Progress
 from .timing import StageClock
 
 

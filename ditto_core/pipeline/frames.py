@@ -15,9 +15,9 @@ from ..checkpoints import DittoModels
 from ..errors import InvalidValueError
 from ..motion.controls import MotionControls, MotionMixer
 from ..motion.track import MotionTrack
+from ..progress import Progress
 from ..render import RenderedFrames, Renderer, RenderOptions
 from .draw import FrameDrawer, lead, next_piece
-from .motion import Progress
 from .timing import StageClock
 
 _CHUNK_BATCHES = 2

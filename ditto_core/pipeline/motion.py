@@ -17,7 +17,7 @@ from ..motion.conditions import Conditions
 from ..motion.diffusion import GUIDANCE
 from ..motion.generate import generate_motion
 from ..motion.track import MotionTrack
-from ..progress import Progress as Progress
+from ..progress import Progress
 from ..speech import Sound, SpeechEncoder, analysis_signal, speech_features
 from ..speech.windows import ROW_SAMPLES
 from .plan import Plan, named_plan

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidValueError
+from ..progress import Progress
 from ..render import RenderedFrames, rgb_to_nv12
 from .frames import Colour, overlap
-from .motion import Progress
 from .timing import StageClock
 
 _CHUNK = 16

@@ -14,12 +14,13 @@ from ..avatar import Avatar
 from ..backends import RenderBackend
 from ..checkpoints import DittoModels
 from ..motion.controls import MotionControls
+from ..progress import Progress
 from ..render import RenderedFrames, Renderer, RenderOptions
 from ..speech import Sound, SpeechEncoder
 from ..speech.resample import resampled_length
 from ..speech.windows import FRAME_RATE
 from .frames import Colour, Frames, check_made_with, describe_models
-from .motion import MotionOptions, Progress, make_motion
+from .motion import MotionOptions, make_motion
 from .timing import StageClock
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidValueError
+from ..progress import Progress
 from ..speech import Sound
 from ..speech.windows import FRAME_RATE
 from ..video import EncoderOptions
 from ..video.sinks import Target, sink_name, stream_sink
 from .clock import Clock, SystemClock
 from .live_items import LiveFrame
-from .motion import Progress
 from .samples import SampleQueue
 from .session import Session, SessionError
 from .timing import peak_memory_mb

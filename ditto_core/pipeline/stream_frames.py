@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from ..progress import Progress
 from ..render import RenderedFrames
 from .frames import Colour
-from .motion import Progress
 from .session import Session
 from .speech_frames import SpeechFrames
 from .timing import StageClock

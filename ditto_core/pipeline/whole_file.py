@@ -10,10 +10,11 @@ from ..avatar import Avatar
 from ..backends import RenderBackend
 from ..checkpoints import DittoModels
 from ..motion.controls import MotionControls
+from ..progress import Progress
 from ..render import RenderOptions
 from ..speech import Sound, SpeechEncoder
 from ..video import EncoderOptions
-from .motion import MotionOptions, Progress, make_motion
+from .motion import MotionOptions, make_motion
 from .speech_frames import SpeechFrames
 from .write import write_video
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..progress import Progress
 from ..render import GreenScreen, RenderedFrames, nv12_to_rgb
 from ..speech import Sound
 from ..video import EncoderOptions, StreamCopy, alpha_file, video_file
 from .frames import Colour, FrameRecipe
-from .motion import Progress
 from .timing import StageClock, peak_memory_mb
 
 _VIDEO = EncoderOptions()

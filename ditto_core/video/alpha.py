@@ -19,7 +19,7 @@ from torch import Tensor
 from ..errors import InvalidValueError
 from ..files import new_folder, replaced_file
 from .containers import MOV, check_texts
-from .encoder import check_size, tag_colours, tag_frame
+from .encoder import check_size, tag_colours
 from .muxer import Muxer, VideoWriteError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _ProRes:
                 src_color_range=ColorRange.JPEG,
                 dst_color_range=ColorRange.MPEG,
             )
-            tag_frame(converted)
+            tag_colours(converted)
             self._muxer.add(converted)
 
 

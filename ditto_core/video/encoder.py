@@ -14,7 +14,7 @@ import torch
 from av.container import OutputContainer
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
-from av.video.reformatter import ColorRange, Colorspace
+from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from av.video.stream import VideoStream
 
 from ..errors import DittoError, InvalidValueError
@@ -71,8 +71,6 @@ _LARGEST_DENOMINATOR = 10_000
 _CRF = (1, 51)
 """0 means lossless to x264, automatic to NVENC, and nothing to SVT-AV1."""
 _BITRATES = range(50_000, 500_000_001)
-_BT709 = 1
-"""Of primaries and of transfer (ITU-T H.273, tables 2 and 3); PyAV has names for them from 17 on only."""
 
 
 class EncoderError(DittoError):
@@ -217,18 +215,10 @@ def _configure(context: VideoCodecContext, name: str, options: EncoderOptions, s
         context.codec_tag = "hvc1"  # with ffmpeg's own choice, hev1, Apple's players show nothing
 
 
-def tag_colours(context: VideoCodecContext) -> None:
-    """Writes into the stream what its colours mean: BT.709, TV range."""
-    context.colorspace = Colorspace.ITU709
-    context.color_range = ColorRange.MPEG
-    context.color_primaries = context.color_trc = _BT709
-
-
-def tag_frame(frame: VideoFrame) -> None:
-    """The same for a frame, as far as PyAV can: before 17, frames have no primaries and no transfer."""
-    frame.colorspace, frame.color_range = Colorspace.ITU709, ColorRange.MPEG
-    if hasattr(frame, "color_primaries"):
-        frame.color_primaries = frame.color_trc = _BT709
+def tag_colours(target: VideoCodecContext | VideoFrame) -> None:
+    """Writes into a stream or a frame what its colours mean: BT.709, TV range."""
+    target.colorspace, target.color_range = Colorspace.ITU709, ColorRange.MPEG
+    target.color_primaries, target.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
 
 
 def key_frame_distance(options: EncoderOptions) -> int:

@@ -10,7 +10,7 @@ from av.video.frame import VideoFrame
 from torch import Tensor
 
 from ..render.colour import nv12_planes
-from .encoder import NVENC, tag_frame
+from .encoder import NVENC, tag_colours
 
 _IN_PLACE_FROM = 18
 """PyAV's first version that is known to take planes in place, and those of CUDA."""
@@ -57,7 +57,7 @@ class FrameMaker:
             pictures = torch.empty(pictures.shape, dtype=torch.uint8, pin_memory=True).copy_(pictures)
         for picture in pictures:
             frame = self._frame(picture)
-            tag_frame(frame)
+            tag_colours(frame)
             yield frame
 
     def _frame(self, picture: Tensor) -> VideoFrame:

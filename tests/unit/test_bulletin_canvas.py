@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ditto_core.avatar import CropRequest
+from ditto_core.bulletin.canvas import BulletinRow, read_bulletin, row_at
 from ditto_core.errors import FileError, InvalidValueError
-from ditto_core.pipeline.segments import BulletinRow, read_bulletin, row_at
 
 BUNDLED = Path(__file__).parents[2] / "ditto_core" / "bundled"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..avatar import CropRequest
-from ..bulletin.names import check_name
 from ..errors import FileError, InvalidValueError
 from ..motion.conditions import EMOTIONS
+from .names import check_name
 
 _COLUMNS = ("avatar", "speech", "emotion", "crop", "name")
 _NEEDED = ("avatar", "speech")
