@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ditto_core.bench.encode import FRAMES, SIZES, Scene  # noqa: E402
 from ditto_core.bench.environment import describe  # noqa: E402
 from ditto_core.cli.output import complain, say  # noqa: E402
-from ditto_core.files import replaced_file  # noqa: E402
+from ditto_core.files import write_whole  # noqa: E402
 from ditto_core.render import nv12_to_rgb  # noqa: E402
 from ditto_core.video import EncoderOptions, video_file  # noqa: E402
 from ditto_core.video.encoder import encoder_settings, key_frame_distance  # noqa: E402
@@ -142,8 +142,7 @@ def main() -> int:
             report["sizes"][name][way] = result
             say(f"{name} {way}: {json.dumps(result)}")
     if arguments.report is not None:
-        with replaced_file(arguments.report) as partial:
-            partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_whole(arguments.report, (json.dumps(report, indent=1) + "\n").encode())
     return 0
 
 

@@ -20,7 +20,7 @@ from ditto_core.bench.goals import goals_of
 from ditto_core.bench.run import write_values
 from ditto_core.bench.suites import SUITES
 from ditto_core.cli.output import say
-from ditto_core.files import replaced_file
+from ditto_core.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 HARDWARE = {"h200": "H200", "cpu": "CPU", "rtx": "RTX"}
@@ -319,8 +319,7 @@ def main() -> None:
     parser.parse_args()
     root = ROOT / "benchmarks"
     write_values(summary(root), root / "summary.json")
-    with replaced_file(ROOT / "BENCHMARKS.md") as partial:
-        partial.write_text(page(root), encoding="utf-8")
+    write_whole(ROOT / "BENCHMARKS.md", page(root).encode())
     say(f"{root / 'summary.json'}, {ROOT / 'BENCHMARKS.md'}")
 
 

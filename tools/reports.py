@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ditto_core.bench.environment import describe
-from ditto_core.files import replaced_file
+from ditto_core.files import write_whole
 
 
 def goal(name: str, value: float | None, *, least: float | None = None, most: float | None = None) -> dict[str, Any]:
@@ -40,6 +40,5 @@ def write_report(path: Path, command: str, report: dict[str, Any]) -> str:
     """
     text = json.dumps({"command": command, "environment": describe(), **rounded(report)}, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_whole(path, text.encode())
     return text

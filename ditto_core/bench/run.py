@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidValueError
-from ..files import replaced_file
+from ..files import write_whole
 from .environment import describe
 from .goals import goals_of
 
@@ -97,8 +97,7 @@ def write_values(values: Result, path: Path) -> None:
     Raises:
         FileError: the folder is missing or not writable.
     """
-    with replaced_file(path) as partial:
-        partial.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(values, indent=1) + "\n").encode())
 
 
 def run_suites(

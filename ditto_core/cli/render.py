@@ -18,7 +18,7 @@ from ..avatar import open_avatar as load_or_register
 from ..backends import BACKENDS, PRECISIONS, RenderBackend, choose_backend, choose_device, precision_type
 from ..checkpoints import MINIATURE_SOURCE, DittoModels, load_models
 from ..errors import InvalidValueError
-from ..files import replaced_file
+from ..files import write_whole
 from ..media import read_image
 from ..motion.conditions import EMOTIONS
 from ..networks.presets import WINDOW_ROWS
@@ -174,8 +174,7 @@ def report_path(text: str) -> Path:
 
 def write_report(path: Path, report: dict[str, Any]) -> None:
     """Writes a report as JSON, whole or not at all."""
-    with replaced_file(path) as partial:
-        partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(report, indent=1) + "\n").encode())
 
 
 def _render(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from ..files import replaced_file
+from ..files import write_whole
 
 Pixels = NDArray[np.uint8]
 Color = tuple[int, int, int]
@@ -62,8 +62,7 @@ def write_png(path: str | Path, pixels: Pixels) -> None:
     encoder.options = {"pred": "mixed"}
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), "rgb24")
     packets = encoder.encode(frame) + encoder.encode(None)
-    with replaced_file(path) as partial:
-        partial.write_bytes(b"".join(bytes(packet) for packet in packets))
+    write_whole(path, b"".join(bytes(packet) for packet in packets))
 
 
 def scaled(picture: Pixels, height: int) -> Pixels:

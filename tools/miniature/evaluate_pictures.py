@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ditto_core.bench.environment import describe
 from ditto_core.checkpoints.layout import find_models, read_network
 from ditto_core.checkpoints.models import BUNDLED, build_network
-from ditto_core.files import replaced_file
+from ditto_core.files import write_whole
 from ditto_core.motion.keypoints import keypoints
 
 from . import train_extractor, train_pictures
@@ -160,8 +160,7 @@ def main() -> None:
     measured = evaluate(networks, given.count)
     result = json.dumps({"command": command, "environment": describe(), **measured}, indent=1)
     given.out.mkdir(parents=True, exist_ok=True)
-    with replaced_file(given.out / "pictures.json") as partial:
-        partial.write_text(result + "\n", encoding="utf-8")
+    write_whole(given.out / "pictures.json", (result + "\n").encode())
     write_png(given.out / "pictures.png", to_bytes(sheet(networks)))
     sys.stdout.write(result + "\n")
 

@@ -20,7 +20,7 @@ from ditto_core.backends import choose_backend, choose_device, precision_type
 from ditto_core.bench.environment import describe
 from ditto_core.checkpoints import load_models
 from ditto_core.checkpoints.models import BUNDLED
-from ditto_core.files import replaced_file
+from ditto_core.files import write_whole
 from ditto_core.pipeline.whole_file import render_file
 from ditto_core.speech import Sound, read_sound, speech_encoder_for
 
@@ -70,8 +70,7 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     given = parser.parse_args()
     result = measure(given.precision, given.rounds)
-    with replaced_file(given.out) as partial:
-        partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_whole(given.out, (json.dumps(result, indent=1) + "\n").encode())
     sys.stdout.write(f"{given.out}: {result['realtime_factor']} x real time\n")
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ditto_core.checkpoints.layout import CONFIG_FILE, NETWORKS, compare
 from ditto_core.errors import CheckpointError, InvalidValueError
-from ditto_core.files import replaced_file
+from ditto_core.files import replaced_file, write_whole
 from ditto_core.networks import MINIATURE, Preset
 
 SETTINGS = Path(__file__).with_name("train_pictures.json")
@@ -322,8 +322,7 @@ def export(states: Sequence[Path], folder: Path) -> list[str]:
                 save_file(_halved(path, tensors), partial)
             written.append(name)
     config = json.dumps({"format": 1, "preset": MINIATURE.to_json()}, indent=2) + "\n"
-    with replaced_file(folder / CONFIG_FILE) as partial:
-        partial.write_text(config, encoding="utf-8")
+    write_whole(folder / CONFIG_FILE, config.encode())
     return written
 
 
